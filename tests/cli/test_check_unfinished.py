@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from bridle import Agent, tool
+from bridle import Agent, RunHandle, tool
 from bridle.cli.main import main
 from bridle.run.context.resources import copy_agent
 from bridle.stores import open_store
@@ -161,21 +161,20 @@ def test_session_without_a_question_needs_its_version_only(place, capsys, status
     @tool
     async def look() -> str:
         """Look, and pause the run."""
-        await handle.pause()
+        await handles[0].pause()
         return "nothing"
 
     async def begin_and_stop():
-        nonlocal handle
         store = MortalStore("log.db", 0 if status == "interrupted" else 1)
         agent = Agent("sim:", name="desk", tools=[look], version="1", store=store)
-        handle = agent.stream("!call look {}\n!then\n!say one", session="p").start()
+        handles.append(agent.stream("!call look {}\n!then\n!say one", session="p").start())
         try:
-            assert (await handle.result()).stop == "paused"
+            assert (await handles[0].result()).stop == "paused"
         except Death:
             assert status == "interrupted"
         await agent.store.close()
 
-    handle = None
+    handles: list[RunHandle[str]] = []
     asyncio.run(begin_and_stop())
     assert check(capsys, "version 2")[1:] == ([("p", status)], ["version"])
     assert check(capsys, "continues 1")[1:] == ([], [])

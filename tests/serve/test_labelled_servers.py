@@ -24,7 +24,7 @@ def log(tmp_path, monkeypatch):
 
 class Desk:
     def __init__(self):
-        self.paid, self.handle_of_server = [], None
+        self.paid, self.hosts = [], []
 
     def make(self, version, **options):
         @tool(effect="write", approve=True)
@@ -36,7 +36,7 @@ class Desk:
         @tool(effect="read")
         async def look() -> str:
             """Look, while the server of the run is told to stop."""
-            await self.handle_of_server.runs.find("p").handle.pause(by="the server's shutdown")
+            await self.hosts[-1].runs.find("p").handle.pause(by="the server's shutdown")
             return "nothing"
 
         return Agent("sim:", tools=[refund, look], name="desk", version=version, **options)
@@ -116,7 +116,7 @@ async def test_prompt_is_refused_by_the_other_version(log, desk, is_approved):
 @in_loop
 async def test_interrupted_run_is_adopted_by_its_own_version_only(log, desk, caplog):
     async with serve_agents({"desk": desk.make("1")}, open_store(log)) as first:
-        desk.handle_of_server = first.host
+        desk.hosts.append(first.host)
         await first.client.prompt("!call look {}\n!then\n!say over", session="p", new=True)
         assert await wait_for_end(first.client, "p") == "paused"
     store = open_store(log)

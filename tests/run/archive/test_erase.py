@@ -17,6 +17,7 @@ from bridle import (
     NoteWritten,
     PermissionRule,
     Policy,
+    RunHandle,
     SessionControl,
     erase_caller,
     fork_session,
@@ -265,16 +266,17 @@ class Room:
     """A session of bob, in which others send messages while a tool runs."""
 
     def __init__(self, store, **options):
-        self.store, self.lines, self.handle = store, {}, None
+        self.store, self.lines = store, {}
+        self.handles: list[RunHandle[str]] = []
 
         @tool(effect="read")
         async def listen(number: int) -> str:
             """Hear what others say to the run."""
             for text, by, way in self.lines[number]:
                 if way == "steer":
-                    await self.handle.steer(text, by=by)
+                    await self.handles[-1].steer(text, by=by)
                 else:  # as another process does; a run in memory takes no such request
-                    await SessionControl(store, self.handle.session).steer(text, by=by, wait_seconds=0)
+                    await SessionControl(store, self.handles[-1].session).steer(text, by=by, wait_seconds=0)
             return "heard"
 
         self.agent = Agent("sim:", store=store, tools=[listen], **options)
@@ -284,8 +286,8 @@ class Room:
         prompt = f'!call listen {{"number": {len(self.lines) - 1}}}\n!then\n!say over'
 
         async def run():
-            self.handle = self.agent.stream(prompt, session, **given).start()
-            return await self.handle.result()
+            self.handles.append(self.agent.stream(prompt, session, **given).start())
+            return await self.handles[-1].result()
 
         return asyncio.run(run())
 
@@ -347,8 +349,8 @@ def test_message_in_an_unfinished_run_of_another_person_is_named_until_the_run_i
     async def wait():
         room.lines[0] = [(HEALTH, "ada", "steer")]
         prompt = '!call listen {"number": 0}\n!call pay {"euros": 5}'
-        room.handle = waiting.stream(prompt, "s", caller="bob").start()
-        return await room.handle.result()
+        room.handles.append(waiting.stream(prompt, "s", caller="bob").start())
+        return await room.handles[-1].result()
 
     assert asyncio.run(wait()).stop == "waiting"
     done = erase(waiting.store, "ada")
@@ -470,13 +472,16 @@ def test_no_canary_of_an_erased_caller_is_left(seed, kind, tmp_path, request):
             "handover": f"!call transfer_to_billing\n!then\n!say {canary}",
         }
         budget = Budget(tenant=limits, caller=limits) if tenant and caller else None
-        given = {"tenant": tenant, "caller": caller, "budget": random.choice((None, budget))}
-        desk.run_sync(prompts[random.choice(list(prompts))], session, **given)
+        budget = random.choice((None, budget))
+        whose, prompt = {"tenant": tenant, "caller": caller}, prompts[random.choice(list(prompts))]
+        desk.run_sync(prompt, session, budget=budget, tenant=tenant, caller=caller)
         if random.random() < 0.5:  # someone says something in a run of another person
             said = f"said-{number}-{random.randrange(10**9)}"
             canaries[said], runs_of[said] = (tenant, random.choice(("ada", "bob"))), (tenant, caller)
             line = said, canaries[said][1], random.choice(("steer", "request"))
-            room.talk(random.choice((f"{tenant}-room", f"{tenant}-{caller}-room")), [line], **given)
+            room.talk(
+                random.choice((f"{tenant}-room", f"{tenant}-{caller}-room")), [line], budget=budget, **whose
+            )
         if caller and random.random() < 0.3:
             asyncio.run(desk.notes.add(f"code says {canary}", tenant=tenant, caller=caller))
         if random.random() < 0.2:
