@@ -163,7 +163,7 @@ class PendingApproval(Value, kw_only=True):
     """True for a call that is approved and has not started (`Agent.approved_calls`)."""
     approved_by: str = ""
     is_uncompared: bool = False
-    """True if the approval was recorded where no code of the agent was at hand to compare it with."""
+    """True if the answer was recorded where no code of the agent was at hand to compare it with."""
 
 
 class ApprovalVerdict(Value, kw_only=True, gc=True):
