@@ -125,9 +125,7 @@ async def _read_questions(
 ) -> tuple[list[PendingApproval], list[PendingApproval], dict[str, str]]:
     """The questions, the approved calls, and the sessions that continue these."""
     async with use_log(options.store) as store:
-        questions, approved = await list_questions(
-            store, options.session, tenant_of(options), options.caller
-        )
+        questions, approved = await list_questions(store, options.session, tenant_of(options), options.caller)
         outer = {
             each.session: await find_outer_session(store, each.session) or each.session for each in approved
         }
