@@ -139,6 +139,12 @@ INPUT_LIMITS = (
         "serve/test_serve_limits.py::test_values_are_counted_at_any_depth",
     ),
     InputLimit(
+        "values of a message to `/mcp`",
+        "serve.body_limits.VALUES_MAX",
+        "values",
+        "serve/test_serve_limits.py::test_a_message_of_countless_values_to_mcp_is_refused_before_it_is_read",
+    ),
+    InputLimit(
         "streams of MCP clients (`GET /mcp`)",
         "serve.mcp.STREAMS_MAX",
         "streams",

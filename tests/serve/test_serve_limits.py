@@ -1,24 +1,31 @@
 """What a client sends is limited before the work on it: heads, trailers, numbers of messages, streams, schemas."""
 
+import asyncio
 import json
 import socket
+import threading
 import time
 import tracemalloc
 from contextlib import suppress
 
+import msgspec
 import pytest
 
 from bridle import Agent
+from bridle.core.calls import validation
 from bridle.serve.body_limits import LISTED_MAX, MESSAGES_MAX, PARTS_MAX, VALUES_MAX, check_body_items
 from bridle.serve.errors import ServeError
 from bridle.serve.host import AgentHost
 from bridle.serve.http_protocol import HEAD_BYTES_MAX
 from bridle.serve.mcp import STREAMS_MAX, AgentTools
 from bridle.serve.options import ServeOptions
+from bridle.stores.memory import MemoryStore
 from bridle.values.errors import MisuseError
+from bridle.values.events import ModelReplied
+from bridle.values.record import GENESIS, seal_record
 from tests.serve.raw_http import send
 from tests.serve.served import serve_by_name, serving_gateway
-from tests.suite.growth import assert_growth
+from tests.suite.growth import assert_growth, measure_slowness
 from tests.suite.patience import PATIENCE_SECONDS
 
 TOKEN = "t" * 32
@@ -196,6 +203,85 @@ def test_a_request_of_many_calls_is_refused_before_they_are_read(served):
     assert reply.status == 413 and b"too many items" in reply.body, reply.body[:200]
 
 
+@pytest.mark.parametrize("item", [0, {}, "a"])
+def test_a_message_of_countless_values_to_mcp_is_refused_before_it_is_read(served, item):
+    key = {"authorization": f"Bearer {TOKEN}", "accept": "application/json, text/event-stream"}
+    arguments = {"prompt": "!say hi", "x": [item] * (VALUES_MAX + 1)}
+    call = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "helper", "arguments": arguments},
+    }
+    reply = send(f"{served.url}/mcp", call, key)
+    assert reply.status == 413 and b"too many items" in reply.body, reply.body[:200]
+    assert send(f"{served.url}/mcp", [{}] * (LISTED_MAX + 1), key).status == 413
+    arguments["x"] = []
+    reply = send(f"{served.url}/mcp", call, key)
+    assert reply.status == 200 and reply.events[-1]["result"]["structuredContent"]["text"] == "hi"
+
+
+BLOCKED_SECONDS_MAX = 5.0
+"""CPU seconds for which one request may keep the event loop, on the machine of `measure_slowness`."""
+NEARLY_TOO_LARGE = {
+    "messages": TINY["/openai/v1/chat/completions"](MESSAGES_MAX - 100),
+    "tools": {
+        "model": "m",
+        "messages": [{"role": "user", "content": "a"}],
+        "tools": [
+            {"type": "function", "function": {"name": f"t{n}", "parameters": {"type": "object"}}}
+            for n in range(MESSAGES_MAX - 100)
+        ],
+    },
+    "parts": {
+        "model": "m",
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "a"}] * (PARTS_MAX // 10 - 10)}]
+        * 10,
+    },
+}
+
+
+async def measure_longest_turn(done):
+    """CPU seconds of the longest turn of this event loop until `done`."""
+    longest = 0.0
+    while not done.is_set():
+        begun = time.thread_time()
+        await asyncio.sleep(0)
+        longest = max(longest, time.thread_time() - begun)
+    return longest
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", NEARLY_TOO_LARGE)
+def test_others_are_served_beside_a_request_just_below_the_limits(served, kind):
+    done, replies, answers = threading.Event(), [], []
+    key = {"authorization": f"Bearer {TOKEN}"}
+
+    def ask():
+        try:
+            replies.append(send(f"{served.url}/openai/v1/chat/completions", NEARLY_TOO_LARGE[kind], key))
+        finally:
+            done.set()
+
+    def look():
+        while not done.is_set():
+            status = send(f"{served.url}/health").status
+            if not done.is_set():
+                answers.append(status)
+
+    threads = [threading.Thread(target=ask), threading.Thread(target=look)]
+    for thread in threads:
+        thread.start()
+    longest = served.run(measure_longest_turn(done))
+    for thread in threads:
+        thread.join()
+    assert replies[0].status == 200, replies[0].body[:200]
+    assert answers and {*answers} == {200}, "no one was served until the request was answered"
+    assert longest < BLOCKED_SECONDS_MAX * measure_slowness(), (
+        f"the event loop was kept for {longest:.2f} CPU seconds"
+    )
+
+
 @pytest.mark.parametrize("body", [b"", b"[", b"[1]", b'{"messages": 1}', b'{"messages": [1, "a"]}', b"\xff"])
 def test_a_body_that_is_no_request_is_left_to_its_reader(body):
     check_body_items(body)
@@ -269,3 +355,61 @@ def test_a_tool_of_a_client_with_a_schema_that_explodes_is_refused(served, path)
     reply = send(served.url + path, CLIENT_TOOLS[path], {"authorization": f"Bearer {TOKEN}"})
     assert reply.status == 400 and b"combines more than" in reply.body, (reply.status, reply.body[:300])
     assert send(f"{served.url}/health").status == 200
+
+
+def ask_ag_ui(url, text, **fields):
+    message = {"id": text, "role": "user", "content": text}
+    return send(
+        f"{url}/api/ag-ui/helper",
+        {"threadId": "t", "runId": "r", "messages": [message], "tools": [], **fields},
+    )
+
+
+BOMB_TOOL = {"name": "t", "description": "Explodes.", "parameters": BOMB}
+
+
+def test_a_tool_of_an_ag_ui_client_with_a_schema_that_explodes_is_refused():
+    store = MemoryStore()
+    with serve_by_name({"helper": Agent("sim:")}, store=store) as running:
+        reply = ask_ag_ui(running.url, '!call t {"x": "a"}', tools=[BOMB_TOOL])
+        assert reply.status == 400 and b"combines more than" in reply.body, (reply.status, reply.body[:300])
+        assert send(f"{running.url}/health").status == 200
+    assert not asyncio.run(store.read("t"))
+
+
+def write_exploding_log(monkeypatch):
+    """A log that waits for a call of a tool whose schema explodes on the call's arguments."""
+    store, copied = MemoryStore(), MemoryStore()
+    with monkeypatch.context() as lifted, serve_by_name({"helper": Agent("sim:")}, store=store) as running:
+        lifted.setattr("bridle.values.schema_limits.APPLIED_MAX", 10**15)
+        assert ask_ag_ui(running.url, "!call t {}", tools=[BOMB_TOOL]).status == 200
+    validation._load_validator.cache_clear()  # a process that starts has none
+    validation._load_closed_schema.cache_clear()
+    records, changed = asyncio.run(store.read("t")), 0
+    copies, prev = [], GENESIS
+    for record in records:
+        event = record.event
+        if isinstance(event, ModelReplied):
+            reply = msgspec.json.encode(event)
+            changed += reply.count(b'"arguments":"{}"')
+            event = msgspec.json.decode(
+                reply.replace(b'"arguments":"{}"', b'"arguments":"{\\"x\\": \\"a\\"}"'), type=ModelReplied
+            )
+        copies.append(seal_record(record.seq, record.at, event, prev))
+        prev = copies[-1].hash
+    assert changed == 1
+    asyncio.run(copied.append("t", 0, copies))
+    return copied
+
+
+def test_a_session_whose_log_holds_a_schema_that_explodes_goes_on_after_a_restart(monkeypatch):
+    store = write_exploding_log(monkeypatch)
+    with serve_by_name({"helper": Agent("sim:")}, store=store) as running:
+        reply = ask_ag_ui(running.url, "!say again", tools=[BOMB_TOOL])
+        assert reply.status == 400 and b"combines more than" in reply.body, (reply.status, reply.body[:300])
+        result = {"id": "m", "role": "tool", "toolCallId": "c1_0", "content": "1"}
+        reply = ask_ag_ui(running.url, "", messages=[result])
+        assert reply.status == 400 and b"does not wait" in reply.body, (reply.status, reply.body[:300])
+        reply = ask_ag_ui(running.url, "!say again")
+        assert reply.status == 200 and b'"delta":"again"' in reply.body, reply.body[:300]
+        assert send(f"{running.url}/health").status == 200

@@ -14,8 +14,9 @@ from mcp import types
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from starlette.requests import Request
 from starlette.routing import BaseRoute
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from bridle import __version__
 from bridle.run.context.resources import StoreLike
@@ -25,6 +26,7 @@ from bridle.values.events import ModelAsked, ToolStarted
 from bridle.values.result import FinalAnswer, Result
 from bridle.values.text import escape_text
 
+from .body_limits import check_body_items
 from .errors import ServeError
 from .guarded_route import GuardedRoute
 from .host import AgentHost, AnyAgent
@@ -189,6 +191,8 @@ class McpEndpoint:
             self._running = asyncio.create_task(self._run())
         await self._ready.wait()
         if scope["method"] != "GET":
+            # guard: mcp-body-count
+            receive = await _check_body(scope, receive)
             await self._app(scope, receive, send)
             return
         # guard: mcp-stream-limit
@@ -216,6 +220,18 @@ class McpEndpoint:
             self._stopped.set()
             with suppress(asyncio.CancelledError):
                 await self._running
+
+
+async def _check_body(scope: Scope, receive: Receive) -> Receive:
+    """Count the items of the body before the SDK reads it on the event loop; the body is handed out again."""
+    body = await Request(scope, receive).body()
+    check_body_items(body)
+    replayed: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return replayed.pop() if replayed else await receive()
+
+    return replay
 
 
 def make_mcp_routes(host: AgentHost) -> Sequence[BaseRoute]:
