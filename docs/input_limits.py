@@ -353,4 +353,187 @@ INPUT_LIMITS = (
         "units",
         "values/test_budget_numbers.py::test_a_rate_limit_is_a_number_that_can_be_added",
     ),
+    InputLimit(
+        "wait that a provider asks for",
+        "core.recovery.failure_policy.RETRY_AFTER_SECONDS_MAX",
+        "seconds",
+        "core/recovery/test_retry.py::test_a_wait_that_is_too_long_is_an_end_that_says_so",
+    ),
+    InputLimit(
+        "text of a provider's error",
+        "providers.wire.failures.MESSAGE_LENGTH_MAX",
+        "characters",
+        "providers/kit/test_kit_failures.py::test_long_messages_are_cut_and_long_pages_not_kept",
+    ),
+    InputLimit(
+        "error page that is not the provider's",
+        "providers.wire.failures.UNRECOGNISED_LENGTH_MAX",
+        "characters",
+        "providers/kit/test_kit_failures.py::test_a_key_at_the_edge_of_what_is_shown_does_not_survive",
+    ),
+    InputLimit(
+        "page of an error that is received",
+        "run.model_call.ERROR_BODY_BYTES_MAX",
+        "bytes",
+        "run/test_bounds.py::test_an_error_page_is_not_read_to_its_end",
+    ),
+    InputLimit(
+        "response that is received and not read yet",
+        "transports.http1.BUFFER_BYTES_MAX",
+        "bytes",
+        "transports/test_http1.py::test_a_reader_that_is_slow_stops_the_socket_and_gets_everything",
+    ),
+    InputLimit("compressed body that is recorded", "transports.recorded.UNPACKED_BYTES_MAX", "bytes", BEYOND),
+    InputLimit(
+        "answer of an OpenTelemetry receiver", "watchers.otel.exporter.ANSWER_BYTES_MAX", "bytes", BEYOND
+    ),
+    InputLimit(
+        "time of an answer of an OpenTelemetry receiver (default)",
+        "watchers.otel.endpoint.TIMEOUT_SECONDS_DEFAULT",
+        "seconds",
+        BEYOND,
+    ),
+    InputLimit(
+        "JSON Web Token of a request",
+        "serve.identifiers.json_web_tokens.TOKEN_BYTES_MAX",
+        "bytes",
+        "serve/identifiers/test_json_web_tokens.py::test_a_token_that_is_wrong_proves_nothing",
+    ),
+    InputLimit(
+        "keys of an identity provider (JWKS)",
+        "serve.identifiers.json_web_tokens.JWKS_BYTES_MAX",
+        "bytes",
+        "serve/identifiers/test_json_web_tokens.py::test_keys_of_another_form_prove_nothing",
+    ),
+    InputLimit(
+        "number of keys of an identity provider",
+        "serve.identifiers.json_web_tokens.JWKS_KEYS_MAX",
+        "keys",
+        "serve/identifiers/test_json_web_tokens.py::test_keys_of_another_form_prove_nothing",
+    ),
+    InputLimit(
+        "time for which keys count that cannot be read again",
+        "serve.identifiers.json_web_tokens.KEYS_SECONDS_MAX",
+        "seconds",
+        "serve/identifiers/test_json_web_tokens.py::test_keys_that_cannot_be_read_again_count_for_a_limited_time",
+    ),
+    InputLimit(
+        "token of a request, checked against a token file",
+        "serve.identifiers.token_file.TOKEN_CHARACTERS_MAX",
+        "characters",
+        "serve/identifiers/test_token_file.py::test_other_tokens_prove_nothing",
+    ),
+    InputLimit(
+        "header of a trusted proxy",
+        "serve.identifiers.trusted_proxy.HEADER_CHARACTERS_MAX",
+        "characters",
+        "serve/identifiers/test_trusted_proxy.py::test_missing_and_repeated_headers_prove_nothing",
+    ),
+    InputLimit(
+        "messages of a decoded conversation", "serve.wires.conversation.MESSAGES_MAX", "messages", BEYOND
+    ),
+    InputLimit("compressed request to the simulator", "sim.app.DECOMPRESSED_BYTES_MAX", "bytes", BEYOND),
+    InputLimit("pages of a list of an MCP server", "tools.mcp.contents.PAGES_MAX", "pages", BEYOND),
+    InputLimit(
+        "description of an MCP tool",
+        "tools.mcp.definitions.DESCRIPTION_CHARACTERS_MAX",
+        "characters",
+        "tools/mcp/test_mcp_connection.py::test_definitions_are_cleaned_and_what_was_changed_is_noted",
+    ),
+    InputLimit(
+        "question of an MCP server to a person",
+        "tools.mcp.requests.MESSAGE_CHARACTERS_MAX",
+        "characters",
+        BEYOND,
+    ),
+    InputLimit(
+        "address that an MCP server asks a person to open",
+        "tools.mcp.requests.URL_CHARACTERS_MAX",
+        "characters",
+        BEYOND,
+    ),
+    InputLimit("error output of an MCP server", "tools.mcp.stdio.STDERR_BYTES_MAX", "bytes", BEYOND),
+    InputLimit(
+        "time of a page that `fetch_page` reads",
+        "toolkit.fetch_tool.SECONDS_MAX",
+        "seconds",
+        "toolkit/test_fetch.py::test_endless_and_slow_pages_end",
+    ),
+    InputLimit(
+        "head of a request of a sandboxed program",
+        "sandbox.launcher.proxy.HEAD_BYTES_MAX",
+        "bytes",
+        "sandbox/test_proxy.py::test_long_heads_end_and_refusals_are_listed_once",
+    ),
+    InputLimit(
+        "settings file of a workspace that is parsed",
+        "sandbox.launcher.settings_guard.PARSED_BYTES_MAX",
+        "bytes",
+        "sandbox/test_settings_guard.py::test_a_project_file_that_takes_long_to_parse_is_not_parsed",
+    ),
+    InputLimit(
+        "settings file of a workspace that is read",
+        "sandbox.launcher.settings_scan.PROJECT_BYTES_MAX",
+        "bytes",
+        "sandbox/test_settings_guard.py::test_a_settings_file_that_is_too_large_is_not_read",
+    ),
+    InputLimit(
+        "settings files of a workspace, together",
+        "sandbox.launcher.settings_scan.ALL_FILES_BYTES_MAX",
+        "bytes",
+        "sandbox/test_settings_guard.py::test_every_limit_is_named",
+    ),
+    InputLimit(
+        "path of a settings file of a workspace",
+        "sandbox.launcher.settings_scan.PATH_CHARACTERS_MAX",
+        "characters",
+        "sandbox/test_settings_guard.py::test_every_limit_is_named",
+    ),
+    InputLimit(
+        "files of one folder of settings",
+        "sandbox.launcher.settings_scan.PARTS_MAX",
+        "files",
+        "sandbox/test_settings_guard.py::test_of_a_folder_of_settings_the_first_files_are_listed",
+    ),
+    InputLimit(
+        "time of the search for settings in a workspace",
+        "sandbox.launcher.settings_scan.SECONDS_MAX",
+        "seconds",
+        "sandbox/test_settings_guard.py::test_every_limit_is_named",
+    ),
+    InputLimit(
+        "name of a skill",
+        "toolkit.skill_tool.NAME_CHARACTERS_MAX",
+        "characters",
+        "toolkit/test_skills.py::test_wrong_files_are_refused_with_their_line",
+    ),
+    InputLimit(
+        "description of a skill",
+        "toolkit.skill_tool.DESCRIPTION_CHARACTERS_MAX",
+        "characters",
+        "toolkit/test_skills.py::test_wrong_files_are_refused_with_their_line",
+    ),
+    InputLimit(
+        "catalogue of skills",
+        "toolkit.skill_tool.CATALOGUE_CHARACTERS_MAX",
+        "characters",
+        "toolkit/test_skills.py::test_sizes_are_bounded",
+    ),
+    InputLimit(
+        "files of a skill, together",
+        "toolkit.skill_tool.SKILL_BYTES_MAX",
+        "bytes",
+        "toolkit/test_skills.py::test_sizes_are_bounded",
+    ),
+    InputLimit("file of MCP servers (mcp.json)", "tools.mcp.config_file.FILE_BYTES_MAX", "bytes", BEYOND),
+    InputLimit("lock file", "cli.commands.lock.LOCK_BYTES_MAX", "bytes", BEYOND),
+    InputLimit("baseline of evaluations", "evals.baseline.BASELINE_BYTES_MAX", "bytes", BEYOND),
+    InputLimit("file with a policy", "run.agent_settings.POLICY_BYTES_MAX", "bytes", BEYOND),
+    InputLimit(
+        "file with a prompt template", "run.context.prompt_template.TEMPLATE_BYTES_MAX", "bytes", BEYOND
+    ),
+    InputLimit(
+        "file with the token of a server", "cli.commands.serving.serve.TOKEN_BYTES_MAX", "bytes", BEYOND
+    ),
+    InputLimit("records of a replay test", "testing.replay_tests.FIXTURE_BYTES_MAX", "bytes", BEYOND),
 )

@@ -4,10 +4,14 @@ Each function goes beyond one limit of docs/input_limits.py. A limit of many byt
 """
 
 import asyncio
+import gzip
 import logging
 import sys
-from contextlib import asynccontextmanager, suppress
+import threading
+from argparse import Namespace
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -18,35 +22,56 @@ import mcp.types as types
 import pytest
 from mcp.shared.message import SessionMessage
 
-from bridle import Agent, Media, tool
+from bridle import Agent, Media, Message, PromptTemplate, Text, tool
+from bridle.cli.commands.lock import _read_lock
+from bridle.cli.commands.serving.serve import read_token
 from bridle.config.toml_file import FILE_BYTES_MAX, read_toml_file
 from bridle.core.note_tools import explain_no_room
 from bridle.core.state import MemoryState
+from bridle.evals.baseline import read_baseline
+from bridle.ports.transport import OutgoingRequest
 from bridle.providers import load_codec
 from bridle.providers.wire.eventstream import MESSAGE_BYTES_MAX, EventStreamReader
+from bridle.run.agent_settings import read_policy
 from bridle.run.control.listener import STEER_CHARACTERS_MAX
 from bridle.run.control.requests import SessionControl
 from bridle.run.model_connection import send_request
+from bridle.serve.wires.conversation import split_conversation
+from bridle.sim.app import _decompress
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
+from bridle.testing.replay_tests import read_fixture
 from bridle.testing.scripted_model import call_reply
+from bridle.tools.mcp.config_file import load_servers
 from bridle.tools.mcp.connection import _limit_size
+from bridle.tools.mcp.contents import PAGES_MAX, read_pages
 from bridle.tools.mcp.definitions import SCHEMA_CHARACTERS_MAX, ListedTool, make_definitions
 from bridle.tools.mcp.oauth import OAuth
-from bridle.tools.mcp.requests import SAMPLING_CHARACTERS_MAX, read_sampling
+from bridle.tools.mcp.requests import (
+    MESSAGE_CHARACTERS_MAX,
+    SAMPLING_CHARACTERS_MAX,
+    URL_CHARACTERS_MAX,
+    read_elicitation,
+    read_sampling,
+)
 from bridle.tools.mcp.server_settings import ConnectionLost, SignInFailed
 from bridle.tools.mcp.sign_in import REQUEST_BYTES_MAX, SignIn
 from bridle.tools.mcp.sign_in_hosts import SignInHosts
+from bridle.tools.mcp.stdio import STDERR_BYTES_MAX, ServerLog
 from bridle.tools.mcp.token_store import TokenFile
 from bridle.tools.mcp.tool_filter import ITEMS_MAX, FilteredStream
 from bridle.tools.process.run_process import run_process
+from bridle.transports import recorded
 from bridle.transports.recorded import read_exchanges
 from bridle.values.calls import RequestRefused
 from bridle.values.errors import MisuseError, ProviderError
 from bridle.values.memory import NOTE_CHARACTERS_MAX
 from bridle.values.model import Endpoint, Model
 from bridle.values.request import Request
+from bridle.watchers.otel.endpoint import SignalEndpoint
+from bridle.watchers.otel.exporter import SendFailed, post
 from docs.input_limits import BEYOND, INPUT_LIMITS
+from tests.suite.patience import PATIENCE_SECONDS
 
 SMALL = 1_000
 """Replaces a limit of many bytes."""
@@ -244,7 +269,159 @@ def go_beyond_a_recording(small, folder):
             read_exchanges(path)
 
 
+@contextmanager
+def serve_forever(handle):
+    """A server that sends what `handle` says, without end; yields its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):  # the client has left
+                handle(self.wfile)
+
+        def log_message(self, *words):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1/traces"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def send_spans(handle, seconds):
+    with (
+        serve_forever(handle) as url,
+        pytest.raises(SendFailed, match="its answer takes more than") as raised,
+    ):
+        post(b"", SignalEndpoint(url, {}, timeout_seconds=seconds, compressed=False, certificate=""))
+    assert not raised.value.should_retry
+
+
+def go_beyond_an_answer(small, folder):
+    small("watchers.otel.exporter.ANSWER_BYTES_MAX")
+
+    def flood(file):
+        while True:
+            file.write(b"x" * 100)
+
+    send_spans(flood, PATIENCE_SECONDS)
+
+
+def go_beyond_the_time_of_an_answer(small, folder):
+    stopped = threading.Event()
+
+    def trickle(file):
+        while not stopped.wait(0.01):
+            file.write(b"x")
+            file.flush()
+
+    try:
+        send_spans(trickle, 0.1)
+    finally:
+        stopped.set()
+
+
+def go_beyond_a_recorded_body(small, folder):
+    small("transports.recorded.UNPACKED_BYTES_MAX")
+    assert recorded._decompress(gzip.compress(b"x" * (SMALL + 1))) == b"[gzip of more than the limit]"
+
+
+def go_beyond_a_conversation(small, folder):
+    small("serve.wires.conversation.MESSAGES_MAX")
+    said = Message(role="user", parts=(Text(text="a"),))
+    with pytest.raises(ProviderError, match="at most 1,000 are accepted"):
+        split_conversation([said] * (SMALL + 1))
+
+
+def go_beyond_a_compressed_request(small, folder):
+    small("sim.app.DECOMPRESSED_BYTES_MAX")
+    outgoing = OutgoingRequest(
+        method="POST",
+        url="http://x/",
+        headers=(("content-encoding", "gzip"),),
+        body=gzip.compress(b"x" * (SMALL + 1)),
+    )
+    assert "too large" in _decompress(outgoing)[1]
+
+
+def go_beyond_the_pages(small, folder):
+    asked = []
+
+    async def read(cursor):
+        asked.append(cursor)
+        return SimpleNamespace(next_cursor="more")
+
+    assert asyncio.run(read_pages(read, lambda page: [])) == []
+    assert len(asked) == PAGES_MAX
+
+
+def go_beyond_a_question(small, folder):
+    asked: Any = types.ElicitRequestFormParams(
+        message="x" * (MESSAGE_CHARACTERS_MAX + 1), requested_schema={"type": "object", "properties": {}}
+    )
+    with pytest.raises(RequestRefused, match="at most 4,000 characters"):
+        read_elicitation(asked, SimpleNamespace(name="s"))  # type: ignore[arg-type]
+
+
+def go_beyond_an_address(small, folder):
+    for length in (URL_CHARACTERS_MAX, URL_CHARACTERS_MAX + 1):
+        url = "https://x/".ljust(length, "x")
+        asked: Any = types.ElicitRequestURLParams(message="m", url=url, elicitation_id="e")
+        if length <= URL_CHARACTERS_MAX:
+            assert read_elicitation(asked, SimpleNamespace(name="s")).url == url  # type: ignore[arg-type]
+            continue
+        with pytest.raises(RequestRefused, match="the address is not"):
+            read_elicitation(asked, SimpleNamespace(name="s"))  # type: ignore[arg-type]
+
+
+def go_beyond_an_error_output(small, folder):
+    captured = ServerLog().stderr
+    for _ in range(100):
+        captured.take(b"x" * STDERR_BYTES_MAX)
+    assert len(captured.text()) < 2 * STDERR_BYTES_MAX
+
+
+def go_beyond_a_file(constant, read):
+    """Goes beyond the limit of a file that `read` reads, and reads a device, which has no end."""
+
+    def attempt(small, folder):
+        small(constant)
+        (folder / "large").write_bytes(b" " * (SMALL + 1))
+        for path in (folder / "large", type(folder)("/dev/zero")):
+            with pytest.raises(MisuseError, match="more than 1,000 bytes"):
+                read(path)
+
+    return attempt
+
+
 ATTEMPTS = {
+    "compressed body that is recorded": go_beyond_a_recorded_body,
+    "answer of an OpenTelemetry receiver": go_beyond_an_answer,
+    "time of an answer of an OpenTelemetry receiver (default)": go_beyond_the_time_of_an_answer,
+    "messages of a decoded conversation": go_beyond_a_conversation,
+    "compressed request to the simulator": go_beyond_a_compressed_request,
+    "pages of a list of an MCP server": go_beyond_the_pages,
+    "question of an MCP server to a person": go_beyond_a_question,
+    "address that an MCP server asks a person to open": go_beyond_an_address,
+    "error output of an MCP server": go_beyond_an_error_output,
+    "file of MCP servers (mcp.json)": go_beyond_a_file("tools.mcp.config_file.FILE_BYTES_MAX", load_servers),
+    "lock file": go_beyond_a_file("cli.commands.lock.LOCK_BYTES_MAX", _read_lock),
+    "baseline of evaluations": go_beyond_a_file("evals.baseline.BASELINE_BYTES_MAX", read_baseline),
+    "file with a policy": go_beyond_a_file("run.agent_settings.POLICY_BYTES_MAX", read_policy),
+    "file with a prompt template": go_beyond_a_file(
+        "run.context.prompt_template.TEMPLATE_BYTES_MAX", PromptTemplate.from_path
+    ),
+    "file with the token of a server": go_beyond_a_file(
+        "cli.commands.serving.serve.TOKEN_BYTES_MAX",
+        lambda path: read_token(Namespace(token=None, token_file=path)),
+    ),
+    "records of a replay test": go_beyond_a_file("testing.replay_tests.FIXTURE_BYTES_MAX", read_fixture),
     "body of a provider's response": go_beyond_a_body,
     "response to a request besides model calls": go_beyond_another_response,
     "one message of a stream (AWS)": go_beyond_a_message,

@@ -182,6 +182,30 @@ def test_every_limit_is_named(workspace, guard, monkeypatch):
     assert "ended after 0 s" in made.undo_changes()[-1]
 
 
+@pytest.fixture
+def root(workspace):
+    fd = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY)
+    yield fd
+    os.close(fd)
+
+
+def test_a_settings_file_that_is_too_large_is_not_read(workspace, root, monkeypatch):
+    (workspace / "pyproject.toml").write_text(PROJECT)
+    scan = settings_scan.SettingsScan(root, str(workspace))
+    assert scan._read("pyproject.toml", root) == PROJECT.encode()
+    monkeypatch.setattr(settings_scan, "PROJECT_BYTES_MAX", len(PROJECT) - 1)
+    assert scan._read("pyproject.toml", root) is None
+    scan.close()
+
+
+def test_of_a_folder_of_settings_the_first_files_are_listed(workspace, root, monkeypatch):
+    monkeypatch.setattr(settings_scan, "PARTS_MAX", 10)
+    (workspace / "hooks").mkdir()
+    for number in range(30):
+        (workspace / "hooks" / str(number)).touch()
+    assert len([*settings_scan._list_files(root, "hooks")]) == 9
+
+
 def test_a_project_file_that_takes_long_to_parse_is_not_parsed():
     data = ("[tool.bridle]\n" + "a." * 200_000 + "a = 1").encode()
     began = time.process_time()

@@ -18,9 +18,11 @@ from bridle.toolkit.skill_tool import (
     CHANGED,
     DESCRIPTION_CHARACTERS_MAX,
     FILES_MAX,
+    SKILL_BYTES_MAX,
     TEXT_CHARACTERS_MAX,
     parse_skill_text,
 )
+from bridle.toolkit.workspace import FILE_BYTES_MAX
 
 CONTEXT = RunContext(context=None)
 has_sandbox = any(find_problem(mechanism) == "" for mechanism in MECHANISMS)
@@ -161,6 +163,13 @@ def test_sizes_are_bounded(tmp_path):
         write_skill(wide, f"s{number}", "x" * DESCRIPTION_CHARACTERS_MAX)
     with pytest.raises(MisuseError, match="which every prompt would hold"):
         toolkit.skills(wide)
+    heavy = tmp_path / "heavy"
+    place = write_skill(heavy, "data")
+    for number in range(SKILL_BYTES_MAX // FILE_BYTES_MAX + 1):
+        with (place / f"f{number}").open("wb") as file:
+            file.truncate(FILE_BYTES_MAX)
+    with pytest.raises(MisuseError, match="20,971,520 bytes"):
+        toolkit.skills(heavy)
 
 
 def test_front_matter_as_people_write_it():

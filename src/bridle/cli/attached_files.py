@@ -2,14 +2,14 @@
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 
 from bridle.tools.schema.output_type import OutputType, make_output_type
 from bridle.values.errors import MisuseError
-from bridle.values.media import read_file, recognize_bytes
+from bridle.values.media import read_at_most, read_file, recognize_bytes
 from bridle.values.message import Media, Prompt, Text
+from bridle.values.schema_limits import CHARACTERS_MAX
 
 STANDARD_INPUT = "-"
 
@@ -24,7 +24,7 @@ def attach_files(prompt: str, paths: Sequence[str]) -> Prompt:
 def read_schema_file(path: str) -> OutputType[object]:
     """The output type that a file with a JSON Schema describes."""
     try:
-        schema = msgspec.json.decode(Path(path).read_bytes(), type=dict[str, object])
+        schema = msgspec.json.decode(read_at_most(path, CHARACTERS_MAX), type=dict[str, object])
     except OSError as error:
         raise MisuseError(f"cannot read {path!r}: {error.strerror or error}") from None
     except (msgspec.MsgspecError, RecursionError) as error:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 PORT_MAX = 65_535
 COUNT_MAX = 1_000_000_000
 """Larger than any real count, and within the range of a database integer."""
+# not from outside: our own text, shown to a person or a model
 VALUE_CHARACTERS_MAX = 60
 TIME_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 

@@ -92,6 +92,7 @@ def _check_forced_choice(state: State) -> Effect | None:
     return None if state.settings.validators else EndRun(stop="done", reason=note)
 
 
+# not from outside: our own text, shown to a person or a model
 CALLED_CHARACTERS_MAX = 200
 OTHER_CALLS = "tool choice {choice!r} was not followed: the reply calls {called}"
 
@@ -356,6 +357,7 @@ def _is_json(text: str) -> bool:
 
 NOTICE_BEFORE_END = 2
 """Number of repetitions before the limit at which the model is warned."""
+# not from outside: our own records and queues
 CYCLE_LENGTH_MAX = 8
 """Maximum length of a detected cycle, in batches."""
 

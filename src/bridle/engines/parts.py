@@ -44,6 +44,7 @@ T = TypeVar("T")
 MakeContext = Callable[[str], object]
 """Makes the context of a run from the id of its session, on each worker."""
 RUNS_KEPT_MAX = 200
+# not from outside: time that we wait for our own work
 SLOT_SECONDS_MIN, SLOT_SECONDS_MAX = 0.05, 2.0
 """Time between two looks for a free place of a limited tool: doubled while there is none."""
 SLOT_WAIT_SECONDS = 20.0

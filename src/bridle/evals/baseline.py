@@ -21,11 +21,13 @@ from msgspec.structs import replace
 from bridle.values.base import Value
 from bridle.values.errors import MisuseError
 from bridle.values.evals import HARNESS_KEY
+from bridle.values.media import read_at_most
 
 from .report import EvalReport, TaskSummary, format_label
 from .statistics import adjust_holm, fisher_test, sign_flip_test, total_fall_chance
 
 FORMAT = 1
+BASELINE_BYTES_MAX = 64 * 1024 * 1024
 ALPHA_DEFAULT = 0.05
 
 
@@ -146,7 +148,7 @@ def write_baseline(path: Path, report: EvalReport) -> None:
 
 def read_baseline(path: Path) -> Baseline:
     try:
-        read = msgspec.json.decode(path.read_bytes(), type=Baseline)
+        read = msgspec.json.decode(read_at_most(path, BASELINE_BYTES_MAX), type=Baseline)
     except OSError as error:
         raise MisuseError(f"cannot read the baseline {path}: {error.strerror or error}") from None
     except msgspec.MsgspecError as error:

@@ -19,7 +19,8 @@ from bridle.config.configuration import resolve_reference
 from bridle.config.toml_file import TomlFile, convert_table, read_toml_file, show_path
 from bridle.config.tool_loader import load_module, load_reference, load_tools, share_loaded_files
 from bridle.values.errors import BridleError, MisuseError
-from bridle.values.schema_limits import check_schema_limits
+from bridle.values.media import read_at_most
+from bridle.values.schema_limits import CHARACTERS_MAX, check_schema_limits
 
 from .task import SuiteFile, Task, as_texts, describe_task
 
@@ -259,10 +260,12 @@ def read_schema(loaded: LoadedTask) -> dict[str, object] | None:
     given = loaded.task.expect.schema
     try:
         if isinstance(given, str):
-            given = msgspec.json.decode(loaded.file.resolve_path(given).read_bytes(), type=dict[str, object])
+            given = msgspec.json.decode(
+                read_at_most(loaded.file.resolve_path(given), CHARACTERS_MAX), type=dict[str, object]
+            )
         if given is not None:
             check_schema_limits(given)
             jsonschema_rs.validator_for(given)
-    except (OSError, msgspec.MsgspecError, ValueError, jsonschema_rs.ReferencingError) as error:
+    except (OSError, MisuseError, msgspec.MsgspecError, ValueError, jsonschema_rs.ReferencingError) as error:
         raise loaded.fail("expect", f"schema: {str(error).splitlines()[0]}") from None
     return given

@@ -23,6 +23,7 @@ from bridle.values.usage import Usage
 FAMILY = "scripted"
 PATH = "/reply"
 LINES = "application/x-ndjson"
+# not from outside: our own records and queues
 BODY_BYTES_MAX = 64 * 1024 * 1024
 
 

@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import dataclass
 from dataclasses import replace as replace_inputs
 from difflib import get_close_matches
-from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypedDict, TypeVar, cast
 
 import msgspec
@@ -34,6 +33,7 @@ from bridle.values.cache import ServerStateStrategy
 from bridle.values.calls import Policy
 from bridle.values.errors import MisuseError
 from bridle.values.events import ToolsChanged
+from bridle.values.media import read_at_most
 from bridle.values.memory import Memory
 from bridle.values.model import Model
 from bridle.values.request import OutputSpec, Sampling, StepOptions, Thinking, ToolChoice
@@ -188,6 +188,7 @@ SamplingInput = Sampling | Callable[[int], Sampling | None] | None
 STEP_OPTIONS = ("tool_choice", "thinking", "sampling")
 """Options that may be functions of the step."""
 CHECKED_INPUTS = (*STEP_OPTIONS, "deadlines", "tool_index", "context_type")
+POLICY_BYTES_MAX = 1_000_000
 OUTPUT_TOKENS_WITHOUT_STREAM_MAX = 21_333
 
 
@@ -246,7 +247,7 @@ def make_output_spec(
 def read_policy(path: str | os.PathLike[str]) -> Policy:
     """Read a policy from a TOML file; raises `MisuseError` if the file is unreadable or invalid."""
     try:
-        given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        given = tomllib.loads(read_at_most(path, POLICY_BYTES_MAX).decode())
         return msgspec.convert(given, Policy)
     except OSError as error:
         raise MisuseError(f"cannot read the policy {os.fspath(path)!r}: {error.strerror or error}") from None

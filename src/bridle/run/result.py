@@ -44,6 +44,7 @@ Validator = (
     | Callable[[RunContext[C], T], Awaitable[T | None]]
 )
 """A function that accepts, changes or sends back an answer."""
+# not from outside: time of a function of the user's program
 VALIDATOR_SECONDS_MAX = TOOL_SECONDS_DEFAULT
 ONE_ANSWER = "a validator takes the answer, and optionally a `RunContext`"
 STOPS_WITHOUT_UNDO = ("done", "waiting", None)

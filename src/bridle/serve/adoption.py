@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("bridle")
 LOOK_SECONDS = 1.0
 """Time between two looks at the list of servers."""
+# not from outside: time that we wait for our own work
 ERROR_SECONDS_MAX = 30.0
 """Longest time until a store that failed is asked again."""
 SESSIONS_SEARCHED_MAX = 10_000

@@ -28,8 +28,10 @@ WATCHED_MAX = 1_000
 """Sessions that are watched at the same time: each costs the store a look after every write, or every second."""
 READING_MAX = 4
 """Logs that are read at the same time."""
+# not from outside: time that we wait for our own work
 LEASE_SECONDS_MIN, LEASE_SECONDS_MAX = 0.02, 1.0
 """Time between two looks at a session that another process holds: doubled each time."""
+# not from outside: time that we wait for our own work
 ERROR_SECONDS_MAX = 30.0
 """Longest time until a store that failed is asked again."""
 POLL_SECONDS = 0.5

@@ -36,6 +36,7 @@ from .api.types import ErrorReply, StartedRun
 T = TypeVar("T")
 DEADLINES = Deadlines(first_byte_seconds=120.0, idle_seconds=60.0, total_seconds=None)
 """A server sends a comment every fifteen seconds, so a stream that is silent for longer is broken."""
+# not from outside: time that we wait for our own work
 RECONNECTS_MAX, RECONNECT_SECONDS, RECONNECT_SECONDS_MAX = 60, 0.5, 5.0
 """Some minutes in all: a server that restarts with many runs may need that on a busy machine."""
 _decode_delta = msgspec.json.Decoder(Delta).decode

@@ -20,10 +20,13 @@ from bridle.values.result import Delta
 from bridle.values.text import escape_text
 
 LOG = logging.getLogger("bridle")
+# not from outside: our own records and queues
 FEED_ITEMS_MAX = 2_000
+# not from outside: our own records and queues
 FEED_BYTES_MAX = 2 * 1024 * 1024
 DELTA_BYTES = 200
 """Size at which a delta counts."""
+# not from outside: our own records and queues
 PAGE_RECORDS_MAX, PAGE_BYTES_MAX = 1_000, 256 * 1024
 """Records that a viewer behind the feed holds at once, and their size; one that is larger is held alone."""
 CATCHING_UP_MAX = 8

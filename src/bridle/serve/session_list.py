@@ -22,6 +22,7 @@ from .errors import ServeError
 from .host import AgentHost
 from .identity import HOLDER, Access, find_owner
 
+# not from outside: our own text, shown to a person or a model
 PROMPT_CHARACTERS_MAX = 500
 """Part of the first prompt that a list shows and searches."""
 SUMMARIES_MAX = 20_000

@@ -76,6 +76,7 @@ LINGER_SECONDS = 2.0
 HEAD_END = b"\r\n\r\n"
 HEAD_TOO_LONG = "431 Request Header Fields Too Large"
 HEAD_TOO_SLOW = "408 Request Timeout"
+# not from outside: how far a text or a schema is searched, which has its own limit
 HEAD_BYTES_MAX = 16_384
 USER_AGENT = re.compile(rb"\r\nuser-agent:[^\r]*", re.IGNORECASE)
 RESET_LINGER = struct.pack("ii", 1, 0)

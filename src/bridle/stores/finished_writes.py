@@ -6,6 +6,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+# not from outside: time that we wait for our own work
 CANCELLED_SECONDS_MAX = 30.0
 """A cancelled caller waits at most this long for its write."""
 

@@ -22,8 +22,10 @@ from bridle.stores.memory import MemoryStore
 from bridle.values.calls import ContentRedacted
 from bridle.values.errors import MisuseError
 from bridle.values.lineage import Replay
+from bridle.values.media import read_at_most
 from bridle.values.record import Record, decode_event, unseal_record
 
+FIXTURE_BYTES_MAX = 512 * 1024 * 1024
 UPDATE_VARIABLE = "BRIDLE_UPDATE_REPLAY"
 TEST_FILE = '''"""Replays the session {session} offline: nothing is sent, and no tool runs.
 
@@ -69,7 +71,7 @@ def write_fixture(path: Path, sessions: Mapping[str, Sequence[Record]]) -> None:
 def read_fixture(path: Path) -> dict[str, list[Record]]:
     """The records of a fixture by session; raises `Corrupt` for a changed one, `MisuseError` for another file."""
     lines: dict[str, list[FixtureLine]] = {}
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+    for number, line in enumerate(read_at_most(path, FIXTURE_BYTES_MAX).splitlines(), 1):
         try:
             read = msgspec.json.decode(line, type=FixtureLine)
         except msgspec.MsgspecError as error:

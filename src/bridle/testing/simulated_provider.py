@@ -33,6 +33,7 @@ from bridle.transports.recorded import RecordedExchange
 from bridle.values.errors import MisuseError
 from bridle.values.model import Model
 
+# not from outside: time that we wait for our own work
 READY_SECONDS_MAX = 10.0
 
 

@@ -25,10 +25,12 @@ from .text_diff import make_diff, reverse_diff
 from .workspace import Entry, FileState, PathMissing, Workspace
 
 LINES_DEFAULT = 2_000
+# not from outside: our own text, shown to a person or a model
 LINE_CHARACTERS_MAX = 2_000
 PREVIEW_CONTEXT_LINES = 3
 HASH_LENGTH = 16
 SEARCH_SECONDS = 20.0
+# not from outside: our own text, shown to a person or a model
 SEARCH_BYTES_MAX = 64 * 1024
 _RECEIPT = re.compile(r"(created|changed) .* \(sha256 ([0-9a-f]+)\)")
 

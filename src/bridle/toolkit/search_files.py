@@ -17,6 +17,7 @@ from .workspace import FILE_BYTES_MAX, PathRefused, Workspace
 
 FOUND_MAX = 500
 """Files or lines in one result."""
+# not from outside: our own text, shown to a person or a model
 LINE_CHARACTERS_MAX = 300
 SKIPPED_FOLDERS = frozenset(
     {".git", ".hg", ".svn", ".venv", "venv", "node_modules", "__pycache__", ".mypy_cache", ".ruff_cache",

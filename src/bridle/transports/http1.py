@@ -20,6 +20,7 @@ import httptools
 from .network_failures import BrokenOff, ClosedEarly, NotHttp
 
 BUFFER_BYTES_MAX = 2**18
+# not from outside: how much one of our reads takes
 RECEIVED_BYTES_MAX = 2**16
 """Most that one read takes from the socket; larger pieces do not stay in the cache of a processor."""
 HEAD_BYTES_MAX = 2**16

@@ -13,6 +13,7 @@ from bridle.values.errors import Failure, FailureKind
 
 from .deadlines import Deadlines
 
+# not from outside: our own text, shown to a person or a model
 CAUSE_LENGTH_MAX = 200
 SECRET_LENGTH_MIN = 6
 """Shorter header values are words such as `POST` or `*/*`, which any message may contain."""

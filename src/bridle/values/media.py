@@ -133,19 +133,26 @@ def read_file(path: AnyPath) -> tuple[bytes, str]:
         raise MisuseError(f"Media.from_path takes a path, not {type(path).__name__}")
     found = import_module("pathlib").Path(path)  # slow to load, and few programs send a file
     try:
-        with found.open("rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
+        data = read_at_most(found, FILE_BYTES_MAX, ", which no provider takes")
     except OSError as error:
         raise MisuseError(
             f"{repair_surrogates(str(found))} cannot be read: {error.strerror or error}"
         ) from None
-    if len(data) > FILE_BYTES_MAX:
-        raise MisuseError(
-            f"{repair_surrogates(str(found))} has more than {FILE_BYTES_MAX:,} bytes, which no provider takes"
-        )
     if not data:
         raise MisuseError(f"{repair_surrogates(str(found))} is empty")
     return data, found.name
+
+
+def read_at_most(path: AnyPath, bytes_max: int, why: str = "") -> bytes:
+    """Content of a file; raises `MisuseError` for a larger one, of which no more is read, and `OSError`.
+
+    A device or a pipe has no size and may have no end.
+    """
+    with import_module("pathlib").Path(path).open("rb") as file:  # slow to load, and few programs read a file
+        data = file.read(bytes_max + 1)
+    if len(data) > bytes_max:
+        raise MisuseError(f"{repair_surrogates(os.fspath(path))} has more than {bytes_max:,} bytes{why}")
+    return data
 
 
 def encode_bytes(data: bytes) -> str:

@@ -128,6 +128,7 @@ class RetrievalSettings(Value, kw_only=True):
 
 InstructionScope = Literal["session", "turn"]
 """`session`: written once, before the first request. `turn`: written once per prompt."""
+# not from outside: time of a function of the user's program
 INSTRUCTION_SECONDS_MAX = 10.0
 
 

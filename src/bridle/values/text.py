@@ -148,6 +148,7 @@ def _is_deep(value: object) -> bool:
 
 
 JsonObject = Mapping[str, Any]
+# not from outside: our own text, shown to a person or a model
 HTML_CHARACTERS_MAX = 20_000
 """Longer texts are cut: a page with megabytes of a tool's output cannot be used."""
 PICTURE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")

@@ -547,6 +547,7 @@ def lower_limit(one: Any, other: Any) -> Any:
 
 LIMIT_DIGITS_MAX = 18
 """Digits before and after the point of a limit."""
+# not from outside: our own text, shown to a person or a model
 SHOWN_CHARACTERS_MAX = 40
 
 

@@ -33,6 +33,7 @@ from .activity import FRAMES_PER_SECOND, RunActivity
 from .wrap import WordWrap, cell_count, fit_cells, terminal_width
 
 STYLES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+# not from outside: our own text, shown to a person or a model
 SHOWN_CHARACTERS_MAX = 160
 
 

@@ -22,11 +22,13 @@ from bridle.config.tool_loader import load_module
 from bridle.core.context.assemble import digest_lines, prompt_head_lines
 from bridle.run.agent import Agent
 from bridle.values.errors import MisuseError
+from bridle.values.media import read_at_most
 from bridle.watchers.console import format_count
 
 LOCK_FILE_DEFAULT = "bridle.lock"
 LOCK_FILE_VERSION = 1
 EXIT_CHANGED = 1
+LOCK_BYTES_MAX = 64 * 1024 * 1024
 
 
 class LockedAgent(msgspec.Struct, frozen=True):
@@ -95,7 +97,7 @@ def _load_agents(sources: Sequence[str]) -> dict[str, LockedAgent]:
 
 def _read_lock(path: Path) -> LockFile:
     try:
-        lock = msgspec.json.decode(path.read_bytes(), type=LockFile)
+        lock = msgspec.json.decode(read_at_most(path, LOCK_BYTES_MAX), type=LockFile)
     except FileNotFoundError:
         raise MisuseError(f"there is no {path}; `bridle lock` without --check writes it") from None
     except (OSError, msgspec.MsgspecError, ValueError) as error:

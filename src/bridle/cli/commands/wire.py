@@ -26,6 +26,7 @@ from bridle.values.errors import MisuseError
 from bridle.watchers.console import shorten
 
 SLICES_TRIED = 3
+# not from outside: names and requests that we make
 SLICE_BYTES_MAX = 2_000
 PROGRESS_EVERY = 50
 EXIT_OK, EXIT_LOST, EXIT_UNREAD, EXIT_STOPPED = 0, 1, 2, 130

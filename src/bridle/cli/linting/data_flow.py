@@ -27,6 +27,7 @@ FLOW_STEPS_MAX = 10_000
 """Nodes visited for one expression; if that is not enough, a note says so."""
 FLOW_DEPTH_MAX = 120
 """Maximum nesting; below Python's recursion limit, above what people write."""
+# not from outside: our own text, shown to a person or a model
 CODE_CHARACTERS_MAX = 60
 SET_OPERATORS = (ast.Sub, ast.BitOr, ast.BitAnd, ast.BitXor)
 SEED_CALLS = ("random.seed", "numpy.random.seed")

@@ -22,6 +22,7 @@ from .static_findings import LintFinding
 
 CLOCK_SHIFT_SECONDS = 400 * 86_400 + 7 * 3_600 + 11 * 60 + 13.0
 """Changes the year, month, day, weekday, hour and minute."""
+# not from outside: time of a function of the user's program
 LOAD_SECONDS_MAX = 120.0
 SOURCE_ROOT = Path(__file__).parents[3]
 """Import path of this package for the started processes."""
@@ -39,6 +40,7 @@ OTHER_ENVIRONMENT = {
 }
 SWITCH_PAIRS = (("0", "1"), ("true", "false"), ("yes", "no"), ("on", "off"))
 OPPOSITE_SWITCHES = {**dict(SWITCH_PAIRS), **{off: on for on, off in SWITCH_PAIRS}}
+# not from outside: our own text, shown to a person or a model
 EXCERPT_CHARACTERS_MAX = 100
 EXCERPT_LEAD_CHARACTERS = 30
 """Characters shown before the first difference of two lines."""

@@ -33,6 +33,7 @@ from bridle.watchers.jsonl import encode_record_line
 
 from .transcript import SessionPrinter, format_head, format_totals
 
+# not from outside: time that we wait for our own work
 POLL_SECONDS_MIN, POLL_SECONDS_MAX = 0.1, 1.0
 """Time between two looks at the log of a store that cannot be watched: doubled while nothing is new."""
 PAGE_RECORDS = 1000

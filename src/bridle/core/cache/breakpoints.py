@@ -42,6 +42,7 @@ from bridle.values.settings import Settings
 LOOKBACK_BLOCKS = 20
 """Blocks searched back from a breakpoint, its own included."""
 TTL_SECONDS: dict[Ttl, float] = {"5m": 300, "30m": 1_800, "1h": 3_600, "12h": 43_200, "24h": 86_400}
+# not from outside: our own records and queues
 RECENT_MESSAGES_MAX = 32
 """Older pauses say nothing about the next one."""
 
@@ -190,6 +191,7 @@ def _can_carry_breakpoint(part: Part) -> bool:
 KEY_SEPARATOR = "\x00"
 
 
+# not from outside: names and requests that we make
 KEY_LENGTH_MAX = 64
 """Limit of the strictest provider."""
 KEY_BYTES = 16

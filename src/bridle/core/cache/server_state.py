@@ -49,6 +49,7 @@ from .diagnosis import apply_cache_degraded
 from .tracking import ServerConversation
 
 HOUR_SECONDS = 3_600
+# not from outside: time that we wait for our own work
 STORED_SECONDS_MAX = 4 * HOUR_SECONDS
 """Longest pause to store a prompt for."""
 PAUSE_MARGIN = Decimal("1.25")

@@ -26,6 +26,7 @@ from bridle.values.text import parse_json
 
 from .argument_matching import fill_defaults, read_schema
 
+# not from outside: our own records and queues
 INDEX_DIGITS_MAX = 10
 SEARCHED_MAX = 8
 """For so few calls, a search is faster than parsing the id."""
@@ -418,6 +419,7 @@ def call_resource(item: PendingCall) -> str | None:
     return item.resource_claim.resource if item.resource_claim else None
 
 
+# not from outside: our own text, shown to a person or a model
 ARGUMENT_CHARACTERS_MAX = 120
 """Maximum length of a call's arguments in a list of calls."""
 

@@ -201,6 +201,7 @@ def _encode_arguments(arguments: str) -> bytes:
 
 NAMES_MAX = 8
 NUMBER_LETTERS = frozenset("0123456789+-.eE*?")
+# not from outside: how far a text or a schema is searched, which has its own limit
 REFERENCES_MAX = 16
 LISTS_MAX = 8
 """Maximum nesting of lists to search; a recursive schema has no end."""

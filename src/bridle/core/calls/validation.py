@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 PROBLEMS_MAX = 5
 NAMES_MAX = 12
+# not from outside: our own text, shown to a person or a model
 SHOWN_CHARS_MAX = 60
 VALIDATORS_MAX = 1024
 _ERRORS_READ_MAX = 100

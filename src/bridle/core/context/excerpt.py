@@ -25,6 +25,7 @@ from bridle.values.calls import StoredResult
 from bridle.values.message import Media, Opaque, Text, ToolResult
 from bridle.values.request import ToolSpec
 
+# not from outside: how far a text or a schema is searched, which has its own limit
 CHARACTER_LENGTH_MAX = 64
 """Longer sequences of combining characters are cut anywhere."""
 JOINER = "\u200d"
@@ -91,6 +92,7 @@ RESULT_CHARACTERS_MIN = 1_000
 PAGE_CHARACTERS_DEFAULT = 10_000
 HEAD_SHARE = 2 / 3
 """The beginning shows what a result is, the end how it turned out."""
+# not from outside: our own text, shown to a person or a model
 NOTE_CHARACTERS_MAX = 400
 LINE_SHARE = 0.1
 """Share of a part that may be dropped to cut between lines."""
@@ -248,6 +250,7 @@ def _keep_ends(text: str, head: int, tail: int, way: str) -> str:
     return text[:head] + between + text[-tail:]
 
 
+# not from outside: our own text, shown to a person or a model
 LEAD_CHARACTERS_MAX = 200
 AROUND_CHARACTERS = 100
 """Characters shown on either side of a match."""

@@ -25,6 +25,7 @@ from bridle.values.record import Record
 from bridle.values.request import ToolSpec
 
 MESSAGE_ID = re.compile(r"m([1-9]\d{0,17})")
+# not from outside: an argument of the user's program
 DIGITS_MAX = 18
 """Longer numbers are no record of any log, and Python refuses to read very long ones."""
 

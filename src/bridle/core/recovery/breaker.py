@@ -20,10 +20,12 @@ from bridle.values.base import Value
 FAILURES_MAX = 8
 """More than one run makes for one reply: a breaker concerns many runs, retries handle a single failure."""
 OPEN_SECONDS_FIRST = 10.0
+# not from outside: time that we wait for our own work
 OPEN_SECONDS_MAX = 120.0
 DOUBLINGS_MAX = 10
 PROBE_SECONDS = 15.0
 """Wait of other requests before they check again whether the probe was answered."""
+# not from outside: time that we wait for our own work
 PROBE_SECONDS_MAX = 600.0
 """A probe without an answer for this long is lost; another may be sent."""
 

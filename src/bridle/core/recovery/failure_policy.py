@@ -174,6 +174,7 @@ FAILURE_POLICY: dict[FailureKind, RecoveryRow] = {
 }
 
 WAIT_SECONDS_FIRST = 0.5
+# not from outside: time that we wait for our own work
 WAIT_SECONDS_MAX = 16.0
 RETRY_AFTER_SECONDS_MAX = 120.0
 BREAKER_WAITS_MAX = 4

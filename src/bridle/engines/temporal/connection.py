@@ -26,6 +26,7 @@ TYPES = {
 }
 BY_HAND = " ".join(f"--name {name} --type {'Double' if name == COST.name else 'Keyword'}" for name in TYPES)
 CONNECT_SECONDS = 15.0
+# not from outside: time that we wait for our own work
 CALLBACKS_SECONDS_MAX = 10.0
 NOT_REACHED = (
     "cannot reach Temporal at {host}: {why}; check --temporal, or start a server on this machine:"

@@ -50,10 +50,12 @@ from .workflow import AGENT, STATE, TENANT, WORKFLOW, RunTask, RunWorkflow, Work
 T = TypeVar("T")
 OUTAGES = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.UNKNOWN, RPCStatusCode.INTERNAL)
 """Errors of a server that is down or restarts."""
+# not from outside: names and requests that we make
 WORKFLOW_ID_BYTES_MAX, TENANT_BYTES_MAX = 1_000, 2_048
 """Limits of a server for ids of workflows and for search attributes."""
 CLAIM_SECONDS = 60.0
 """Time for another client that starts the same session."""
+# not from outside: time that we wait for our own work
 OUTAGE_SECONDS_MAX, OUTAGE_PAUSE_SECONDS = 600.0, 1.0
 
 

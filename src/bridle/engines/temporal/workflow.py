@@ -31,6 +31,7 @@ LOST = (TimeoutType.HEARTBEAT, TimeoutType.START_TO_CLOSE)
 """Ends of an activity that a worker had and did not report on; one that no worker took holds no session."""
 SECONDS_DEFAULT, CLOSE_SECONDS = 7 * 24 * 3600.0, 300.0
 BUSY_SECONDS = 2.0
+# not from outside: time that we wait for our own work
 LOOK_SECONDS_MIN, LOOK_SECONDS_MAX = 60.0, 6 * 3600.0
 """Time between two looks at a run that waits, for an answer that was given without the engine: doubled each time."""
 

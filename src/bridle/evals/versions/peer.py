@@ -22,6 +22,7 @@ from bridle.values.text import describe_error
 
 PROTOCOL = 1
 """Raised when a change makes the two sides misunderstand each other."""
+# not from outside: our own records and queues
 LINE_BYTES_MAX = 1 << 30
 Handler = Callable[[Mapping[str, object]], Awaitable[object]]
 

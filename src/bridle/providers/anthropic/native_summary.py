@@ -26,6 +26,7 @@ ON_DEMAND, AUTOMATIC = "compact-2026-09-04", "compact-2026-01-12"
 CLEARING = "context-management-2025-06-27"
 EDITS, EDIT, CLEAR_PREFIX = "context_management", "compact_20260112", '"clear_'
 SUMMARIZE: dict[str, Any] = {"type": "summarize"}
+# not from outside: names and requests that we make
 INSTRUCTIONS_LENGTH_MAX = 16_384
 
 

@@ -41,6 +41,7 @@ from .usage import LENGTH_STOP, build_reply, decode_usage
 
 ID_HEADER = "x-amzn-requestid"
 _DELTA_EVENT = b"contentBlockDelta"
+# not from outside: how far a text or a schema is searched, which has its own limit
 _LENGTH_MAX = MESSAGE_BYTES_MAX // 2**24 + 1
 """A frame begins with its length, which has an upper limit. No text begins with so small a byte."""
 _STARTS_BLOCK = {"text": TEXT, "citation": TEXT}

@@ -53,6 +53,7 @@ _CLIENT_CALL = "a call of a client's tool"
 _TEXT_BLOCKS = {"text", "citationsContent", "guardContent"}
 _NO_BREAKPOINT_AFTER = {"document", "video", "reasoningContent"}
 """Blocks that a cache point may not follow directly."""
+# not from outside: names and requests that we make
 ID_LENGTH_MAX = 64
 _LEGAL_ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
 _ILLEGAL_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")

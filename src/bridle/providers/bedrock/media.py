@@ -22,6 +22,7 @@ MEDIA_BLOCKS: dict[str, MediaKind] = {
     "audio": "audio",
 }
 S3_PREFIX = "s3://"
+# not from outside: names and requests that we make
 NAME_LENGTH_MAX = 200
 _DEFAULT_NAME = "document"
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9\s()\[\]-]+")

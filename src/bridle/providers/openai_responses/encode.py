@@ -56,6 +56,7 @@ from .hosted_calls import HOSTED_CALLS, encode_hosted_result
 from .parts import CALL, CUSTOM_CALL, NEEDS_ID, encode_items, encode_opaque, item_id, parse_native
 
 OUTPUT_ITEMS = {CALL: "function_call_output", CUSTOM_CALL: "custom_tool_call_output"}
+# not from outside: names and requests that we make
 ID_LENGTH_MAX = 64
 _LEGAL_ID = re.compile(rf"[!-~]{{1,{ID_LENGTH_MAX}}}")
 _ILLEGAL_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")

@@ -8,6 +8,7 @@ from typing import Any
 
 from .losses import abbreviate_json
 
+# not from outside: our own text, shown to a person or a model
 NOTE_LENGTH_MAX = 200
 """A constraint that is longer as JSON is not worth its tokens."""
 UNBOUNDED = 2**53 - 1

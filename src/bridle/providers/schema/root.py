@@ -14,6 +14,7 @@ from .losses import SchemaLosses
 from .node import SchemaNode
 from .source import SchemaSource
 
+# not from outside: names and requests that we make
 NAME_CHARS_MAX = 64
 _COMPOSING_KEYWORDS = ("allOf", "anyOf", "oneOf")
 

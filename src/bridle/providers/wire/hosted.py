@@ -82,6 +82,7 @@ def list_hosted_losses(spec: ToolSpec, forms: HostedForms, model: Model) -> tupl
     )
 
 
+# not from outside: our own text, shown to a person or a model
 ITEM_CHARACTERS_MAX = 2_000
 _READABLE_MEMBERS = frozenset((
     "query", "queries", "webSearchQueries", "code", "command", "title", "url", "uri", "text", "stdout", "stderr",

@@ -17,7 +17,9 @@ from bridle.values.errors import Corrupt
 from bridle.values.record import Record
 
 WORD_CHARACTERS_MIN, LINE_CHARACTERS_MIN = 6, 24
+# not from outside: an argument of the user's program
 PARTS_MAX = 200
+# not from outside: our own records and queues
 SEARCHED_BYTES_MAX = 64 << 20
 
 _WORD = re.compile(r"""[^\s"'`,;:(){}\[\]<>=|\\]+""")

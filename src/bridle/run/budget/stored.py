@@ -53,6 +53,7 @@ from .periods import Period, find_period, load_zone
 from .shared import explain_shortage, make_pool_limits
 from .source import CallCost, OpenReservation, WaitQueue, amount_to_settle
 
+# not from outside: our own records and queues
 LOG_RECORDS_MAX = 5_000
 """As many as are read in a tenth of a second."""
 POLL_SECONDS = (0.02, 1.0)

@@ -30,6 +30,7 @@ BUILT_IN_TOOLS = (READ_RESULT,)
 """Bridle's own tools, hidden until they are useful."""
 NOTE_TOOLS = (REMEMBER_TOOL, FORGET_TOOL)
 LOG = logging.getLogger("bridle")
+# not from outside: time of a function of the user's program
 FIND_SECONDS_MAX = 10.0
 """Time limit of the search for the first prompt; if it fails, the model still has `search_tools`."""
 

@@ -69,12 +69,14 @@ INTRODUCTION = (
     " is interrupted is run again, and its completed calls are answered from the log."
 )
 ISOLATED = " in an empty folder, without network"
+# not from outside: our own text, shown to a person or a model
 STUB_CHARACTERS_MAX = 12_000
 """Longer lists show only the names of the functions."""
 NAMES_ONLY = "There are {count} functions; print(search_tools(query)) finds them by what they do. Their names: {names}."
 PROCESSES_MAX = 64
 TOOL_POINTS = ("before_tool", "after_tool")
 """Hooks that decide about calls of programs; those of models and answers have nothing to decide here."""
+# not from outside: our own text, shown to a person or a model
 PROBLEM_CHARACTERS_MAX, OUTPUT_CHARACTERS_MAX = 1_200, 600
 """Ends of the traceback and of the output in an error; both are complete in the session of the program."""
 

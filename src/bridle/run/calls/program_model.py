@@ -47,6 +47,7 @@ PROGRAM_MODEL = Model(
 )
 NO_OUTPUT = "[the program printed nothing]"
 PROBLEM_HEADING = "[the program failed]"
+# not from outside: our own text, shown to a person or a model
 TRACEBACK_CHARACTERS_MAX = 4_000
 ARGUMENT_CHARACTERS_SHOWN = 200
 

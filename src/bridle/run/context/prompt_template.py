@@ -14,10 +14,12 @@ from hashlib import blake2b
 from pathlib import Path
 
 from bridle.values.errors import MisuseError
+from bridle.values.media import read_at_most
 from bridle.values.memory import FilledPrompt, TemplateVersion
 from bridle.values.text import repair_surrogates
 
 VERSION_BYTES = 8
+TEMPLATE_BYTES_MAX = 4 * 1024 * 1024
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 TemplateValue = str | int | float
 
@@ -53,7 +55,7 @@ class PromptTemplate:
     ) -> "PromptTemplate":
         """Read a template from a file; its name is that of the file unless given."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = read_at_most(path, TEMPLATE_BYTES_MAX).decode().replace("\r\n", "\n")
         except (OSError, UnicodeDecodeError) as error:
             raise MisuseError(f"cannot read the template {os.fspath(path)!r}: {error}") from None
         return cls(name or Path(path).stem, text, variables=variables)

@@ -62,6 +62,7 @@ BEFORE_RESUMED = (Configured, LogRepaired, CallReviewed)
 """Events that may precede `Resumed` in a log that is taken over."""
 CONTEXT_EVENTS = (Prompted, Configured, Resumed)
 """Events that change the trace context of user code."""
+# not from outside: our own records and queues
 PENDING_RECORDS_MAX = 128
 """Records that wait for the exporter's thread; each keeps a state in memory."""
 SENT_ANSWERS_MAX = 10_000

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from bridle.ports.store import Store
 
+# not from outside: time that we wait for our own work
 CLEANUP_SECONDS_MAX = 30.0
 """A prompt waits at most this long for the end of a cancelled run."""
 TURNS = 3

@@ -29,6 +29,7 @@ from bridle.values.text import escape_text, repair_surrogates
 LOG = logging.getLogger("bridle")
 STEER_CHARACTERS_MAX = 100_000
 """Longer messages are refused: a request is held in memory and in two logs."""
+# not from outside: our own records and queues
 REQUESTS_MAX = 1_000
 """Requests that a control log holds; the next run starts it again."""
 

@@ -39,10 +39,12 @@ BATCH_SECONDS = 0.08
 """Time between two batches, and between two looks of a viewer."""
 UNSEEN_SECONDS = 1.0
 """Time after which a reply without viewers is offered again."""
+# not from outside: our own text, shown to a person or a model
 CHARACTERS_MAX = 60_000
 """More text of one reply is not shown before it is complete."""
 PROGRESS_SECONDS = 0.25
 """Time between two looks of a viewer while no reply is received."""
+# not from outside: our own text, shown to a person or a model
 PROGRESS_MAX, PROGRESS_CHARACTERS_MAX = 50, 1_000
 """Reports of progress that are shown, the latest ones, and the length of one."""
 ENDS = (ModelReplied, ModelFailed, RunEnded)

@@ -39,6 +39,7 @@ FactMapping = Mapping[str, FactValue]
 Facts = FactMapping | Callable[[], FactMapping] | Callable[[], Awaitable[FactMapping]]
 """Current values by name, such as the time or a ticket id."""
 
+# not from outside: time of a function of the user's program
 FACTS_SECONDS_MAX = 5.0
 
 

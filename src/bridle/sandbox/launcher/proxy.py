@@ -23,6 +23,7 @@ HEAD_BYTES_MAX = 32 * 1024
 READ_BYTES = 64 * 1024
 CONNECTIONS_MAX = 64
 CONNECT_SECONDS, IDLE_SECONDS = 20.0, 120.0
+# not from outside: our own text, shown to a person or a model
 REASON_CHARACTERS_MAX = 300
 REFUSALS_SHOWN = 5
 HOP_HEADERS = ("host", "connection", "keep-alive", "te", "trailer", "upgrade", "expect")

@@ -35,6 +35,7 @@ KEYS_SECONDS, KEYS_SECONDS_MAX = 600.0, 3_600.0
 """Time after which the keys are read again, and for which they count at most if the provider does not answer."""
 RETRY_SECONDS = 10.0
 """Time between two requests for the keys, whatever key ids tokens name."""
+# not from outside: an argument of the user's program
 LEEWAY_SECONDS_MAX = 300.0
 REQUIRED_CLAIMS = ("exp", "iss", "aud")
 Claims = Mapping[str, Any]

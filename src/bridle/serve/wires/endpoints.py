@@ -44,6 +44,7 @@ from .streaming import PieceReader, StreamedReply, end_run, unless_gone
 from .turn import ANSWERED_STOPS, ClientRun, NamedPlace, TurnOpener, WireCaller
 
 DROPPED_HEADER = "x-bridle-dropped"
+# not from outside: our own text, shown to a person or a model
 HEADER_CHARACTERS_MAX = 2_000
 OPENING_SECONDS = 1.0
 """Time for a model to begin, or to fail; then a stream begins without it."""

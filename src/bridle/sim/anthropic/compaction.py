@@ -27,6 +27,7 @@ from .rules_fields import FIELD_CHECKS, refuse
 from .signatures import make_summary_block
 
 SUMMARIZE = "summarize"
+# not from outside: the limit of the vendor that is simulated
 INSTRUCTIONS_LENGTH_MAX = 16_384
 _NO_REMAINING = (
     "output_config.task_budget.remaining: not permitted with `compaction` or a signed `compaction` block"

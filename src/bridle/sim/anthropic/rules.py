@@ -26,6 +26,7 @@ from .rules_system import SYSTEM_RULES
 from .rules_tools import FOREIGN_RULES, FORMAT_RULES, TOOL_RULES
 from .threads import THREAD_RULES
 
+# not from outside: the limit of the vendor that is simulated
 BODY_BYTES_MAX = 32 * 1024 * 1024
 VERSIONS = ("2023-01-01", OLD_VERSION, NEW_VERSION)
 

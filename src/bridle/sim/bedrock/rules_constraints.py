@@ -14,6 +14,7 @@ from bridle.sim.rules.raw_request import as_list, as_mapping
 from .request import rule
 from .rules_fields import FIELD_CHECKS
 
+# not from outside: the limit of the vendor that is simulated
 NAME_LENGTH_MAX = 64
 STOPS_MAX = 2_500
 IMAGE_FORMATS = ("png", "jpeg", "gif", "webp")

@@ -11,6 +11,7 @@ from bridle.values.errors import Failure
 from .rules_item_links import ID_PREFIXES
 
 PAGE_DEFAULT, PAGE_MAX = 20, 100
+# not from outside: the limit of the vendor that is simulated
 ITEMS_MAX = 20
 """Number of items that may be added at once."""
 

@@ -79,8 +79,10 @@ DEPTH_MAX = 4
 """Depth limit for optional content: below it only required properties are built, and recursion ends."""
 DEPTH_END = 10
 """Depth at which a schema that requires itself is cut off, because it has no finite instance."""
+# not from outside: names and requests that we make
 VALUES_MAX = 5_000
 """Values built for one schema; what it wants beyond them is left out."""
+# not from outside: names and requests that we make
 TEXT_CHARACTERS_MAX = 100_000
 """Characters of one text, whatever `minLength` says."""
 FILLER = "simulated"

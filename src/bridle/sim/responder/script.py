@@ -30,6 +30,7 @@ DIRECTIVE_LINE = re.compile(r"!(?!\[)(\S*)[ \t]?(.*)", re.DOTALL)
 CALL_ARGUMENTS = re.compile(r"([^\s{]+)\s*(.*)", re.DOTALL)
 STOP_WORD = re.compile(r"\w+")
 REPEATS_MAX = 10_000
+# not from outside: an argument of the user's program
 SECONDS_MAX = 86_400.0
 DIRECTIVES = {
     "say": ("!say TEXT", "text; several in a row are lines of one text"),

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 from bridle.values.errors import MisuseError, Unusable
 
 DEFAULT_SCHEMA = "bridle"
+# not from outside: an argument of the user's program
 SCHEMA_BYTES_MAX = 63
 """Longest name of a schema; the server cuts longer ones."""
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 GROUP_MAX = 200
 """Most appends per transaction: with more, the first waits for the last and neither gets cheaper."""
+# not from outside: our own records and queues
 GROUP_BYTES_MAX = 16 << 20
 ATTEMPTS_MAX = 5
 """Attempts for an append that was refused and has no reason to be (any more)."""

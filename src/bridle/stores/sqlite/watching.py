@@ -14,6 +14,7 @@ from bridle.values.errors import BridleError
 
 from .connection import DatabaseConnection
 
+# not from outside: time that we wait for our own work
 POLL_SECONDS_MIN, POLL_SECONDS_MAX = 0.005, 0.05
 """Time between two looks: doubled while nothing is written, and longer if many sessions are looked up."""
 NAMES_PER_QUERY = 64

@@ -24,6 +24,7 @@ RESERVED_PARAMETERS = frozenset((*keyword.kwlist, "__debug__", "call_tool"))
 """Names that Python forbids for parameters, and the one that the body of a function uses."""
 TYPE_DEPTH_MAX = 4
 """Objects inside one another that a type spells out."""
+# not from outside: our own text, shown to a person or a model
 ENUM_VALUES_MAX = 12
 PLAIN_TYPES = {
     "string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None", "array": "list",

@@ -19,6 +19,7 @@ import msgspec
 from bridle.tools.process.run_process import PASSED_VARIABLES
 from bridle.values.base import Value
 from bridle.values.errors import MisuseError
+from bridle.values.media import read_at_most
 from bridle.values.request import TOOL_SECONDS_DEFAULT
 from bridle.values.text import escape_text
 
@@ -26,6 +27,7 @@ from .oauth import OAuth
 from .server import CONNECT_SECONDS_DEFAULT, WAIT_SECONDS_DEFAULT, McpServer, server
 
 LOG = logging.getLogger("bridle")
+FILE_BYTES_MAX = 1_000_000
 SERVER_KEYS = ("mcpServers", "servers")
 """Names of the table of servers in the files of different programs."""
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -73,7 +75,7 @@ def load_servers(path: str | os.PathLike[str], environ: Mapping[str, str] | None
     """The servers of a file, without disabled ones; raises `MisuseError` with the file and the server's name."""
     file = Path(path)
     try:
-        content = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+        content = msgspec.json.decode(read_at_most(file, FILE_BYTES_MAX), type=dict[str, Any])
     except OSError as error:
         raise MisuseError(
             f"cannot read the MCP servers in {str(file)!r}: {error.strerror or error}"

@@ -43,6 +43,7 @@ SESSION_TERMINATED = "Session terminated"
 """Message of the `mcp` package for a request to a session that the server does not know (any more)."""
 CONNECTION_CLOSED = "Connection closed"
 """Message of the `mcp` package for a connection that ended; the reason is elsewhere."""
+# not from outside: our own text, shown to a person or a model
 PROBLEM_CHARACTERS_MAX = 500
 META_PREFIX = "bridle/"
 

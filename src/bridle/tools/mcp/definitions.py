@@ -18,6 +18,7 @@ DESCRIPTION_CHARACTERS_MAX = 4_000
 SCHEMA_CHARACTERS_MAX = 60_000
 TOOLS_MAX = 2_000
 NAME_CHARACTERS_SHOWN = 80
+# not from outside: our own text, shown to a person or a model
 NOTE_CHARACTERS_MAX = 500
 
 

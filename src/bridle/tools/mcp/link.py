@@ -31,6 +31,7 @@ PATIENCE_SECONDS = 3.0
 ATTEMPTS_MAX = 3
 """Starts of a call that may be repeated; after that its result is an error."""
 REFRESH_SECONDS = 5.0
+# not from outside: our own text, shown to a person or a model
 REASON_CHARACTERS_MAX = 1_500
 NOTES_MAX = 20
 NAMES_SHOWN = 10

@@ -14,7 +14,9 @@ from urllib.parse import urlsplit
 from bridle.tools.names import MCP_PREFIX, NAMESPACE_SEPARATOR
 from bridle.values.errors import MisuseError
 
+# not from outside: an argument of the user's program
 SERVER_NAME_CHARACTERS_MAX = 24
+# not from outside: names and requests that we make
 TOOL_NAME_CHARACTERS_MAX = 64
 DIGEST_CHARACTERS = 8
 _SERVER_NAME = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9-]|_(?!_))*(?<!_)")

@@ -25,6 +25,7 @@ from bridle.tools.process.run_process import CapturedOutput, start_in_turn
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
 READ_BYTES = 64 * 1024
 STDERR_BYTES_MAX = 8 * 1024
+# not from outside: our own text, shown to a person or a model
 GREETING_CHARACTERS_MAX = 200
 EXIT_SECONDS = 2.0
 """Time for a server to exit after its input was closed, and again after TERM."""

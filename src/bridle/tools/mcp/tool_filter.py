@@ -31,6 +31,7 @@ KEYWORDS: dict[str, tuple[type, type | tuple[type, ...]]] = {
 }
 """Type of a keyword's value, and of the items in it."""
 CONTENT_TYPES = ("text", "image", "audio", "resource_link", "resource")
+# not from outside: our own text, shown to a person or a model
 TYPE_CHARACTERS_MAX = 100
 
 

@@ -50,11 +50,13 @@ from .run_process import (
     start_in_turn,
 )
 
+# not from outside: names and requests that we make
 WORD_BYTES_MAX = 80_000
 """Of one argument as JSON, as the launcher of a sandbox gets it beside its mounts; the kernel takes 128 KiB."""
 ERROR_STDERR_CHARACTERS = 1_200
 ERROR_STDOUT_CHARACTERS = 500
 """Chosen so that an error result holds both with the text around them."""
+# not from outside: our own text, shown to a person or a model
 TAIL_SECONDS, TAIL_BYTES_MAX, TAIL_CHARACTERS_MAX = 0.2, 800, 200
 """Shortest time between two reports of the latest line, and its longest form."""
 LINE_END = re.compile(r"[\r\n]+")

@@ -60,6 +60,7 @@ PASSED_VARIABLES = (
 CONTINUATION_MASK = 0b1100_0000
 CONTINUATION_BITS = 0b1000_0000
 """The first two bits of a UTF-8 continuation byte."""
+# not from outside: how far a text or a schema is searched, which has its own limit
 CHARACTER_BYTES_MAX = 4
 
 

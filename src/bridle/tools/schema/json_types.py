@@ -23,6 +23,7 @@ from .overlap import JsonSketch, is_plain, may_become
 
 JsonLoader = Callable[[Any], Any]
 JsonDumper = Callable[[Any], Any]
+# not from outside: our own text, shown to a person or a model
 VALUE_CHARACTERS_MAX = 60
 
 

@@ -23,6 +23,7 @@ from .json_types import JsonMismatch, load_object
 T = TypeVar("T")
 
 OUTPUT_NAME_DEFAULT = "final_answer"
+# not from outside: names and requests that we make
 OUTPUT_NAME_LENGTH_MAX = 64
 _DEFINITION_KEYWORDS = ("$defs", "definitions")
 _DEFINITION_REFERENCE = re.compile(r"#/(\$defs|definitions)/")

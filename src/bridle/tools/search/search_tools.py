@@ -17,6 +17,7 @@ from bridle.values.message import Media, Text
 from bridle.values.request import ToolSpec
 
 SEARCH_TOOL_NAME = "search_tools"
+# not from outside: our own text, shown to a person or a model
 DESCRIPTION_CHARACTERS_MAX = 160
 NAMESPACES_NAMED_MAX = 40
 VERSION_CHARACTERS = 8

@@ -15,6 +15,7 @@ from .settings import Telemetry
 ENDPOINT_DEFAULT = "http://localhost:4318"
 PROTOCOL = "http/protobuf"
 SERVICE_DEFAULT = "bridle"
+TIMEOUT_SECONDS_DEFAULT = 10.0
 PREFIX = "OTEL_EXPORTER_OTLP_"
 
 
@@ -88,7 +89,7 @@ def _read_signal(signal: str, settings: Telemetry, environment: Mapping[str, str
     compression = read("COMPRESSION", "none")
     if compression not in ("gzip", "none"):
         raise MisuseError(f"{PREFIX}COMPRESSION={compression} is not supported; choose one of: gzip, none")
-    timeout = read("TIMEOUT", "10000")
+    timeout = read("TIMEOUT", f"{TIMEOUT_SECONDS_DEFAULT * 1_000:g}")
     return SignalEndpoint(
         url=url,
         headers=_parse_pairs(read("HEADERS"))

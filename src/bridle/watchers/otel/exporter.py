@@ -16,7 +16,7 @@ import urllib.request
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from functools import cache
-from http.client import HTTPException, InvalidURL
+from http.client import HTTPException, HTTPResponse, InvalidURL
 from typing import IO, NoReturn
 from urllib.error import HTTPError
 from uuid import uuid4
@@ -35,13 +35,17 @@ LOG = logging.getLogger("bridle")
 EXIT_SECONDS = 5.0
 RETRIED_STATUSES = (408, 429, 502, 503, 504)
 ATTEMPTS_MAX = 5
+# not from outside: time that we wait for our own work
 BACKOFF_SECONDS, BACKOFF_SECONDS_MAX = 0.5, 15.0
 GATHER_SECONDS = 0.05
 """Wait after the end of a run, so that runs that end together are sent together."""
+# not from outside: names and requests that we make
 BATCH_BYTES_MAX = 3_000_000
 RECENT_IDS_MAX = 20_000
 DEFERRED_MAX = 256
 """Sessions whose records wait for the thread; further ones derive their spans at once."""
+ANSWER_BYTES_MAX, READ_BYTES = 1024 * 1024, 64 * 1024
+"""Bytes of an answer of the receiver, which has a number and a text; and of one piece of it."""
 PROTOBUF = "application/x-protobuf"
 
 
@@ -256,8 +260,7 @@ def post(body: bytes, target: SignalEndpoint) -> bytes:
         with open_client(target.url.startswith("https:"), target.certificate).open(
             request, timeout=target.timeout_seconds
         ) as response:
-            answer: bytes = response.read()
-            return answer
+            return _read_answer(response, target)
     except HTTPError as error:
         error.close()
         _fail(
@@ -271,6 +274,17 @@ def post(body: bytes, target: SignalEndpoint) -> bytes:
             getattr(reason, "strerror", None) or type(reason).__name__,
             not isinstance(error, InvalidURL),
         )
+
+
+def _read_answer(response: HTTPResponse, target: SignalEndpoint) -> bytes:
+    """The receiver's answer; raises `SendFailed` for one without end, and no more of it is read."""
+    answer, ends = b"", time.monotonic() + target.timeout_seconds
+    while piece := response.read1(READ_BYTES):
+        answer += piece
+        if len(answer) > ANSWER_BYTES_MAX or time.monotonic() > ends:
+            limits = f"{ANSWER_BYTES_MAX:,} bytes or {target.timeout_seconds:g} seconds"
+            _fail(target, f"its answer takes more than {limits}", should_retry=False)
+    return answer
 
 
 def _fail(target: SignalEndpoint, why: str, should_retry: bool, wait: str | None = None) -> NoReturn:  # noqa: FBT001

@@ -40,6 +40,7 @@ SERIES_MAX = 2_000
 """Points of one metric; further combinations of attributes are counted together."""
 MetricLabel = Literal["agent", "tenant"]
 LABEL_ATTRIBUTES: dict[MetricLabel, str] = {"agent": "gen_ai.agent.name", "tenant": "bridle.tenant"}
+# not from outside: an argument of the user's program
 LABEL_VALUES_DEFAULT, LABEL_VALUES_MAX = 100, 1_000
 """Values of one label that are counted on their own."""
 OTHER = "other"

@@ -18,6 +18,7 @@ from .encode import KINDS, add_attributes
 from .names import PROVIDER, SCOPE, package_version, rename_provider, to_nanoseconds
 
 SPAN_EVENTS_MAX = 128
+# not from outside: names and requests that we make
 REPEATED_ATTRIBUTES_MAX, REPEATED_CHARACTERS_MAX = 2_048, 48
 """Attributes that are kept to be used again, and the maximum length of a text among them."""
 pack_times = Struct("<cQcQ").pack

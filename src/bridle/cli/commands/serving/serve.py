@@ -24,8 +24,10 @@ from bridle.config.agent_loader import find_agents_store, load_agents, load_cont
 from bridle.config.tool_loader import load_reference, share_loaded_files
 from bridle.serve.options import ServeOptions, check_options
 from bridle.values.errors import MisuseError
+from bridle.values.media import read_at_most
 
 PORT_DEFAULT = 8420
+TOKEN_BYTES_MAX = 16 * 1024
 TOKEN_VARIABLE = "BRIDLE_SERVE_TOKEN"  # noqa: S105 - the name of a variable
 TOKEN_VISIBLE = (
     f"note: other users of this machine see a token in the command; use --token-file or ${TOKEN_VARIABLE}"
@@ -240,7 +242,7 @@ def read_token(options: argparse.Namespace) -> str:
             sys.stderr.write(f"{TOKEN_VISIBLE}\n")
         return str(options.token if options.token is not None else os.environ.get(TOKEN_VARIABLE, ""))
     try:
-        token = str(options.token_file.read_text(encoding="utf-8").strip())
+        token = read_at_most(options.token_file, TOKEN_BYTES_MAX).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise MisuseError(f"cannot read the token file {str(options.token_file)!r}: {error}") from None
     if not token:

@@ -29,6 +29,7 @@ NO_MATCH = re.compile(
     r"^\s*(?:\[\]|\{\}|none|0\b.*)?\s*$|\bno (?:match|result|file|hit|line)|not found|nothing", re.IGNORECASE
 )
 TRIES_MAX = 4
+# not from outside: our own text, shown to a person or a model
 LINE_CHARS_MAX = 200
 COMMON_WORDS = frozenset(
     """about according all and any anything are can could docs document documentation documents does each
