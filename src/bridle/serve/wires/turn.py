@@ -132,6 +132,8 @@ class _Opened(NamedTuple):
 
     stream: Stream[Any] | None
     said: RecordedTurn = RecordedTurn()
+    notes: tuple[str, ...] = ()
+    """What earlier requests of a resumed run lost: a run records each loss once, and a reply names all of its run."""
 
 
 class TurnOpener:
@@ -194,9 +196,9 @@ class TurnOpener:
                 is_sent = self._index.is_sent(place.session, messages)
                 found = _Found(place, view, turn, is_free, is_sent)
                 kept = keep_options(self._agent, options, view.state.settings, named.keeps)
-                stream, said = await self._continue(found, kept, caller)
+                stream, said, notes = await self._continue(found, kept, caller)
                 number = found.number if stream is not None else 0
-                notes = (CHANGED_TEXT,) if is_changed and stream is not None else ()
+                notes += (CHANGED_TEXT,) if is_changed and stream is not None else ()
             elif named.reply_id:
                 message = named.lost_words.format(id=named.reply_id)
                 kind: FailureKind = "not_found" if named.lost_code else "forgotten"
@@ -269,9 +271,9 @@ class TurnOpener:
         if place.messages is None and left is None:
             left = turn
         if found.repeats_last_turn:
-            return _Opened(await self._resume(session, {}, state, options, caller), view.ended)
+            return await self._reopen(session, {}, state, options, caller, view.ended)
         if place.is_first and not found.is_free:  # sent twice at once: refused, because the session has a run
-            return _Opened(await self._resume(session, {}, state, options, caller))
+            return await self._reopen(session, {}, state, options, caller, RecordedTurn())
         if place.is_first and view.own_replies:  # the session went on without this client
             return _Opened(None)
         if left is None or (not found.is_free and place.messages is not None):
@@ -280,7 +282,7 @@ class TurnOpener:
             fork = await self._agent.fork(session, f"m{place.messages}", tenant=caller.tenant)
             return _Opened(await self._prompt(fork.session, turn, options, caller))
         if left.is_empty:  # the run failed, or its process ended
-            return _Opened(await self._resume(session, {}, state, options, caller), view.turn)
+            return await self._reopen(session, {}, state, options, caller, view.turn)
         if place.is_imported:
             return _Opened(None)
         results = match_results(state, left.results)
@@ -289,8 +291,21 @@ class TurnOpener:
         if results and left.prompt:
             await self._agent.open_session(session).record_results(results, caller.tenant)
         elif not left.prompt:
-            return _Opened(await self._resume(session, results, state, options, caller), view.turn)
+            return await self._reopen(session, results, state, options, caller, view.turn)
         return _Opened(await self._prompt(session, turn, options, caller))
+
+    async def _reopen(
+        self,
+        session: str,
+        results: Mapping[str, ToolResult],
+        state: State,
+        options: ClientOptions,
+        caller: WireCaller,
+        said: RecordedTurn,
+    ) -> "_Opened":
+        """The run of the session, resumed."""
+        stream = await self._resume(session, results, state, options, caller)
+        return _Opened(stream, said, state.run.adjustments.recorded_notes)
 
     async def _is_own(self, session: str, view: ClientView, caller: WireCaller) -> bool:
         """True if the session is the caller's; one without an owner has no prompt yet, and is no tenant's."""
