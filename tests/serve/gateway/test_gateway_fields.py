@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import islice
 from urllib.parse import quote
 
 import pytest
@@ -128,17 +129,24 @@ def gateway_to(upstream, *providers, **more):
         yield served
 
 
-def send_body(served, upstream, wire, body, headers=()):
+def send_body(served, upstream, wire, body, headers=(), *, stream=False):
     """The reply of the gateway, and the body that the provider got; None if it got none."""
     upstream.bodies.clear()
     upstream.headers.clear()
-    reply = send(served.url + PATHS[wire], body, headers)
+    path = PATHS[wire]
+    if stream and wire == "gemini":
+        path = path.replace(":generateContent", ":streamGenerateContent?alt=sse")
+    elif stream:
+        body = {**body, "stream": True}
+    reply = send(served.url + path, body, headers)
     return reply, upstream.bodies[-1] if upstream.bodies else None
 
 
-def judge(served, upstream, field, body):
+def judge(served, upstream, field, body, *, stream=False):
     """What became of a field: carried, named, refused or lost."""
-    reply, sent = send_body(served, upstream, field.wire, body)
+    reply, sent = send_body(served, upstream, field.wire, body, stream=stream)
+    if reply.status == 200 and stream and b"zqfield0" not in reply.body:
+        return "failed stream", reply.body.decode()[-200:]
     if reply.status != 200:
         told = reply.json["error"]["message"] if isinstance(reply.json.get("error"), dict) else ""
         return ("refused" if sent is None and is_named(told, field, body) else f"failed {reply.status}"), told
@@ -149,9 +157,20 @@ def judge(served, upstream, field, body):
         given = field.value if isinstance(field.value, list) else [field.value]
         return ("carried" if value.split(",") == given else "lost"), value
     if field.member == "thread":
-        return ("met" if continues_thread(served, upstream, reply.json, sent) else "lost"), ""
+        return (
+            "met" if continues_thread(served, upstream, read_created(reply, stream=stream), sent) else "lost"
+        ), ""
     told = reply.headers.get("x-bridle-dropped", "")
     return ("named" if is_named(told, field, body) else "lost"), told
+
+
+def read_created(reply, *, stream):
+    """The message that a request created, of a whole or of a streamed reply."""
+    if not stream:
+        return reply.json
+    started = next(each["message"] for each in reply.events if each["type"] == "message_start")
+    texts = [each["delta"]["text"] for each in reply.events if each["type"] == "content_block_delta"]
+    return {**started, "content": [{"type": "text", "text": "".join(texts)}]}
 
 
 def continues_thread(served, upstream, created, before):
@@ -179,25 +198,63 @@ def read_fields(wire):
             yield field, make_body(maker, wire, field)
 
 
-@wires
-@pytest.mark.slow
-def test_every_field_arrives_on_the_same_wire_or_is_named_or_refused(wire, upstream):
-    """`BRIDLE_CAMPAIGN=1 pytest -s` tries each field at every place, with every value, and prints the table."""
+NEVER_REFUSED = (
+    "cache_control",
+    "prompt_cache_breakpoint",
+    "stream_options",
+    "reasoning without a signature",
+    "namespace",
+)
+"""What strict mode names and does not refuse (docs/gateway.md)."""
+
+
+def judge_fields(served, upstream, wire, *, strict=False, every=1, stream=False):
+    """Judge each field, or one of `every`; fails if one is lost in silence, or if strict mode loses one."""
     counts, wrong = Counter(), []
-    with gateway_to(upstream, wire) as served:
-        for field, body in read_fields(wire):
-            outcome, told = judge(served, upstream, field, body)
-            if outcome == "lost" and is_default(field.member, field.value):
-                outcome = "default"
-            counts[outcome] += 1
-            if outcome not in (*LOSSLESS, "named", "refused"):
-                wrong.append(f"{field.name} = {json.dumps(field.value)[:60]}: {outcome} {told[:200]}")
+    for field, body in islice(read_fields(wire), 0, None, every):
+        outcome, told = judge(served, upstream, field, body, stream=stream)
+        if outcome == "lost" and is_default(field.member, field.value):
+            outcome = "default"
+        if strict and outcome == "failed 400" and told.startswith("strict mode: "):
+            outcome = "refused"  # for another member of the smallest request that has the field
+        counts[outcome] += 1
+        if strict and outcome == "named" and not any(words in told for words in NEVER_REFUSED):
+            outcome = "named in strict mode"
+        if outcome not in (*LOSSLESS, "named", "refused"):
+            wrong.append(f"{field.name} = {json.dumps(field.value)[:60]}: {outcome} {told[:200]}")
     total, kept = sum(counts.values()), sum(counts[outcome] for outcome in LOSSLESS)
     print(
         f"\n{wire}: {total:,} fields / {kept:,} lossless / {counts['named']:,} named"
         f" / {counts['refused']:,} refused / {len(wrong):,} silent or failed"
     )
+    assert kept > total / 3
     assert not wrong, "\n".join(wrong)
+
+
+@wires
+@pytest.mark.slow
+def test_every_field_arrives_on_the_same_wire_or_is_named_or_refused(wire, upstream):
+    """`BRIDLE_CAMPAIGN=1 pytest -s` tries each field at every place, with every value, and prints the table."""
+    with gateway_to(upstream, wire) as served:
+        judge_fields(served, upstream, wire)
+
+
+EVERY = 1 if IS_WHOLE else 5
+"""A part of the fields is tried in strict mode and streamed, all of them with BRIDLE_CAMPAIGN=1."""
+
+
+@wires
+@pytest.mark.slow
+def test_every_field_arrives_or_is_refused_in_strict_mode(wire, upstream):
+    with gateway_to(upstream, wire, strict=True) as served:
+        judge_fields(served, upstream, wire, strict=True, every=EVERY)
+
+
+@wires
+@pytest.mark.slow
+def test_every_field_of_a_streamed_request_arrives_or_is_named_or_refused(wire, upstream):
+    with gateway_to(upstream, wire) as served:
+        judge_fields(served, upstream, wire, every=EVERY, stream=True)
 
 
 TEXT_FILE = {"type": "text", "media_type": "text/plain", "data": "plain"}
