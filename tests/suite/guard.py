@@ -37,6 +37,7 @@ WIRES = (
 CHOSEN = os.environ.get(MODEL_VARIABLE)
 
 MADE_UP = "the answer holds what no simulator says: a key, at every place where it might be cut"
+TOO_LONG = "the reply is longer than any that a simulator writes"
 NOBODY = "the address is one where nobody answers: what is said of that is the test"
 MEDDLED = "somebody in between changes what is sent on its way: what the simulator heard is not what was sent"
 RECORDED = "answers are played back from a file, and a request that is not in it is an error"
@@ -50,6 +51,8 @@ SERVED = "a server under test hears the client; its own requests go to a strict 
 TAKES_ALL = "a provider under test accepts every field of the vendors' types, which no simulator does"
 ELSEWHERE = {
     "test_gateway_fields.py::test_every_field_arrives_on_the_same_wire_or_is_named_or_refused": TAKES_ALL,
+    "test_gateway_fields.py::test_every_field_arrives_or_is_refused_in_strict_mode": TAKES_ALL,
+    "test_gateway_fields.py::test_every_field_of_a_streamed_request_arrives_or_is_named_or_refused": TAKES_ALL,
     "test_gateway_fields.py::test_a_member_of_the_same_wire_arrives_also_in_strict_mode": TAKES_ALL,
     "test_gateway_fields.py::test_a_member_that_another_wire_lacks_is_named_and_refused_in_strict_mode": TAKES_ALL,
     "test_gateway_fields.py::test_a_member_that_hooks_would_not_see_is_withheld_and_named": TAKES_ALL,
@@ -67,6 +70,7 @@ ELSEWHERE = {
     "test_gateway_pairs.py::test_every_wire_reaches_every_provider": SERVED,
     "test_agent.py::test_no_key_ever_reaches_the_log": NOBODY,
     "test_bounds.py::test_an_error_page_is_not_read_to_its_end": MADE_UP,
+    "test_compaction_bounds.py::test_a_reply_of_ten_megabytes_that_arrives_does_not_end_a_session": TOO_LONG,
     "test_bounds.py::test_a_reply_that_is_too_long_is_given_up_and_not_asked_for_again": MADE_UP,
     "test_cli.py::test_an_unreachable_server_is_named_in_one_line": NOBODY,
     "test_kit_failures.py::test_a_key_at_the_edge_of_what_is_shown_does_not_survive": MADE_UP,
@@ -88,6 +92,8 @@ ELSEWHERE = {
 """Tests whose requests no strict simulator hears, and why."""
 UNTYPED = {
     "test_gateway_fields.py::test_every_field_arrives_on_the_same_wire_or_is_named_or_refused": TAKES_ALL,
+    "test_gateway_fields.py::test_every_field_arrives_or_is_refused_in_strict_mode": TAKES_ALL,
+    "test_gateway_fields.py::test_every_field_of_a_streamed_request_arrives_or_is_named_or_refused": TAKES_ALL,
     "test_gateway_fields.py::test_no_field_of_a_request_passes_by_the_hooks": TAKES_ALL,
     "test_foreign_servers.py::test_a_signature_kept_in_an_id_reaches_the_server_that_put_it_there": GATEWAY,
     "test_foreign_servers.py::test_a_thought_that_came_in_fragments_goes_back_as_one": GATEWAY,

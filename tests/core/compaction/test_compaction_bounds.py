@@ -1,7 +1,11 @@
 """Compaction over many prompts, windows, reply sizes and usages: rare, worth its cost, and no session is stuck."""
 
 import asyncio
+import json
+import threading
+from contextlib import contextmanager
 from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -137,6 +141,84 @@ def test_a_reply_of_ten_megabytes_does_not_end_a_session():
         return [first, await agent.run("next", session="s"), await agent.run("next", session="s")]
 
     assert [each.stop for each in asyncio.run(main())] == ["done"] * 3
+
+
+def encode_chunk(**fields):
+    chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", **fields}
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+
+
+def encode_stream(text, usage):
+    """The pieces of a streamed reply of the Chat Completions wire."""
+    for start in range(0, len(text), 100_000):
+        delta = {"role": "assistant", "content": text[start : start + 100_000]}
+        yield encode_chunk(choices=[{"index": 0, "delta": delta, "finish_reason": None}])
+    yield encode_chunk(choices=[{"index": 0, "delta": {}, "finish_reason": "stop"}])
+    yield encode_chunk(choices=[], usage=usage) + b"data: [DONE]\n\n"
+
+
+def encode_whole(text, usage):
+    message = {"role": "assistant", "content": text}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    yield json.dumps({"id": "c", "created": 1, "model": "m", "choices": [choice], "usage": usage}).encode()
+
+
+@contextmanager
+def serve_long_reply(asked):
+    """A provider on this machine whose first reply has ten megabytes; yields its address.
+
+    `asked` collects the sizes of the requests.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            request = json.loads(body := self.rfile.read(int(self.headers["content-length"])))
+            asked.append(len(body))
+            text = "b" * MEGABYTES_10 if len(asked) == 1 else NOTED
+            usage = {"prompt_tokens": len(body) // 4, "completion_tokens": len(text) // 4}
+            usage["total_tokens"] = sum(usage.values())
+            streamed = request.get("stream", False)
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream" if streamed else "application/json")
+            self.end_headers()
+            for piece in (encode_stream if streamed else encode_whole)(text, usage):
+                self.wfile.write(piece)
+
+        def log_message(self, *words):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+def test_a_reply_of_ten_megabytes_that_arrives_does_not_end_a_session(streamed):
+    async def run(agent, prompt):
+        if not streamed:
+            return await agent.run(prompt, session="s")
+        stream = agent.stream(prompt, session="s")
+        async for _ in stream:
+            pass
+        return await stream.result()
+
+    async def main(url):
+        agent = Agent(f"local:m@{url}")
+        return [await run(agent, prompt) for prompt in ("write", "next", "and next")]
+
+    asked: list[int] = []
+    with serve_long_reply(asked) as url:
+        first, *following = asyncio.run(main(url))
+    assert (first.stop, len(first.text)) == ("done", MEGABYTES_10)
+    assert [(each.stop, each.text) for each in following] == [("done", NOTED)] * 2, following[0].reason
+    assert max(asked) < MEGABYTES_10 // 2, asked
 
 
 @pytest.mark.parametrize("size", [20_000, 400_000])
