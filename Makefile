@@ -157,8 +157,8 @@ $(READY): requirements.lock pyproject.toml
 ORACLES := bench/.work/oracles
 oracles:
 	@test -x $(ORACLES)/bin/python || $(PYTHON) -m venv $(ORACLES) 2>/dev/null || $(PYTHON) -m venv --without-pip $(ORACLES)
-	@$(PYTHON) -m pip --python $(ORACLES)/bin/python install -q --disable-pip-version-check -e ".[oracles]"
-	@$(PYTHON) -m pip --python $(ORACLES)/bin/python install -q --disable-pip-version-check --no-deps litellm  # only its table of models
+	@$(PYTHON) -m pip --python $(ORACLES)/bin/python install -q --disable-pip-version-check --upgrade --upgrade-strategy eager -e ".[oracles]"
+	@$(PYTHON) -m pip --python $(ORACLES)/bin/python install -q --disable-pip-version-check --no-deps --upgrade litellm  # only its table of models
 	$(ORACLES)/bin/python -m pytest -rs tests/wire/test_sdks.py tests/providers/test_model_table.py tests/watchers/test_notebook.py tests/watchers/test_otel_vendors.py tests/docs/test_programs.py tests/serve/wires/test_served_sdks.py
 	$(ORACLES)/bin/python -m tests.wire.vendors.make_vendor_shapes --check
 	BRIDLE_CAMPAIGN=50 $(ORACLES)/bin/python -m pytest -s tests/wire/vendors/test_vendor_types.py tests/wire/vendors/test_vendor_replies.py tests/wire/vendors/test_vendor_streams.py
@@ -168,7 +168,7 @@ PYRIGHT := bench/.work/pyright
 pyright: $(READY)
 	@test -x $(PYRIGHT)/bin/python || $(PYTHON) -m venv $(PYRIGHT)
 	@$(PYTHON) -m pip --python $(PYRIGHT)/bin/python install -q --disable-pip-version-check basedpyright
-	BRIDLE_PYRIGHT=$(CURDIR)/$(PYRIGHT)/bin/basedpyright $(BIN)/python -m pytest -rs tests/run/context/test_*_typing.py tests/run/output/test_*_typing.py
+	BRIDLE_PYRIGHT="$(CURDIR)/$(PYRIGHT)/bin/basedpyright" $(BIN)/python -m pytest -rs tests/run/context/test_*_typing.py tests/run/output/test_*_typing.py
 
 # A receiver of OpenTelemetry traces, on this machine only; its data are removed afterwards.
 PHOENIX := bench/.work/phoenix
@@ -187,26 +187,34 @@ phoenix: $(READY)
 temporal: $(READY)
 	@$(BIN)/python -m tests.engines.run_demo examples/temporal_refunds.py
 
+# A current Node beside the one of the machine: npm chooses releases that the Node it runs on can use.
+NODE := bench/.work/node
+WITH_NODE = PATH="$(CURDIR)/$(NODE)/node_modules/.bin:$$PATH"
+define install_node
+@npm install --prefix $(NODE) --no-audit --no-fund --silent node@24
+endef
+
 # The database server and the proxy run with the first major version of the protocol's package, the others with the newest.
 MCP_SERVERS := bench/.work/mcp-servers
 mcp-servers: $(READY)
 	@test -x $(MCP_SERVERS)/bin/python || $(PYTHON) -m venv $(MCP_SERVERS)
 	@test -x $(MCP_SERVERS)/v1/bin/python || $(PYTHON) -m venv $(MCP_SERVERS)/v1
-	@$(PYTHON) -m pip --python $(MCP_SERVERS)/bin/python install -q --disable-pip-version-check \
+	@$(PYTHON) -m pip --python $(MCP_SERVERS)/bin/python install -q --disable-pip-version-check --upgrade \
 	  mcp-server-time mcp-server-fetch mcp-server-git
-	@$(PYTHON) -m pip --python $(MCP_SERVERS)/v1/bin/python install -q --disable-pip-version-check mcp-server-sqlite \
+	@$(PYTHON) -m pip --python $(MCP_SERVERS)/v1/bin/python install -q --disable-pip-version-check --upgrade mcp-server-sqlite \
 	  mcp-proxy "mcp<2"
-	@npm install --prefix $(MCP_SERVERS) --no-audit --no-fund --silent $(addprefix @modelcontextprotocol/server-,everything \
-	  filesystem memory sequential-thinking)
-	BRIDLE_MCP_SERVERS=$(CURDIR)/$(MCP_SERVERS) $(BIN)/python -m pytest -rs -s tests/tools/mcp/test_mcp_reference_servers.py
+	$(install_node)
+	@$(WITH_NODE) npm install --prefix $(MCP_SERVERS) --no-audit --no-fund --silent \
+	  $(patsubst %,@modelcontextprotocol/server-%@latest,everything filesystem memory sequential-thinking)
+	$(WITH_NODE) BRIDLE_MCP_SERVERS="$(CURDIR)/$(MCP_SERVERS)" $(BIN)/python -m pytest -rs -s tests/tools/mcp/test_mcp_reference_servers.py
 
 FRONT_ENDS := bench/.work/front-ends
 front-ends: $(READY)
-	@npm install --prefix $(FRONT_ENDS)/node --no-audit --no-fund --silent node@24
+	$(install_node)
 	@for version in 6 7; do \
-		PATH=$(CURDIR)/$(FRONT_ENDS)/node/node_modules/.bin:$$PATH npm install --prefix $(FRONT_ENDS)/$$version \
+		$(WITH_NODE) npm install --prefix $(FRONT_ENDS)/$$version \
 			--no-audit --no-fund --silent ai@$$version @ag-ui/core@1 @ag-ui/client@1 && \
-		PATH=$(CURDIR)/$(FRONT_ENDS)/node/node_modules/.bin:$$PATH BRIDLE_FRONT_ENDS=$(CURDIR)/$(FRONT_ENDS)/$$version \
+		$(WITH_NODE) BRIDLE_FRONT_ENDS="$(CURDIR)/$(FRONT_ENDS)/$$version" \
 			BRIDLE_AI_SDK=$$version $(BIN)/python -m pytest -rs tests/serve/test_front_ends.py || exit 1; \
 	done
 

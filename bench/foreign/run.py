@@ -10,7 +10,7 @@ simulator refused none of its requests. With `--served` it asks an agent that ha
 A client that is not installed is shown as such; `--install` installs it, and `--newest` replaces what is installed with
 today's release. Both use a current Node, because npm chooses releases that the Node it runs on can use, and uv, which
 installs the packages of Python in seconds.
-The exit code is 1 when a cell of a client that ran is not good.
+The exit code is 1 when a cell of a client that ran is not good, or a client that was to be installed is not.
 """
 
 import argparse
@@ -40,16 +40,14 @@ PAGES = {
 NODE = WORK.parent / "node" / "node_modules" / ".bin"
 """Programs of a current Node, which is installed beside the clients."""
 NODE_PACKAGE = "node@24"
+NOT_INSTALLABLE = "could not be installed"
+"""Cell of a client or a server that was to be installed."""
 UV = WORK.parent / "uv" / "bin" / "uv"
 """The installer of packages of Python."""
-DOCUMENTED_LOSSES = re.compile(
-    r"(stream|streamoptions|store|metadata|user|safetyidentifier|previousresponseid|clientmetadata|thread"
-    r"|promptcachekey|promptcacheretention|model|include)(\.|\[|$).*|.*cachecontrol.*|.*\.(id|status|native)"
-    r"|instructions|maxtokens|thinking(\..*)?|.*functionresponse\.response\..*|.*\.parsedarguments.*"
-)
-"""Fields that the gateway handles itself or drops on purpose (docs/gateway.md), ids that it makes anew, what it sends by
-another name of the same wire (instructions as a message, `max_completion_tokens`, the thinking of another model, results of
-functions), and members that a client adds to its own objects."""
+DOCUMENTED_LOSSES = re.compile(r"(stream|streamoptions|previousresponseid|thread)(\..*)?")
+"""Fields that are met at the gateway and not sent (docs/gateway.md)."""
+DOCUMENTED_CHANGES = re.compile(r"model=.*|(.*\.)?(id|tooluseid|toolcallid|callid)=.*")
+"""Values of a request that the gateway chooses: the model, and ids of calls."""
 WANTED = {
     "handoff": (["Oslo"], "Rome it is."),
     "changed": (["Oslo"], "Rome it is."),
@@ -86,7 +84,7 @@ def main() -> int:
     asked.target = "served" if asked.served else "gateway" if asked.gateway else "simulator"
     RESULTS.mkdir(parents=True, exist_ok=True)
     if asked.install or asked.newest:
-        install_tools()
+        install_tools(newest=asked.newest)
     os.environ["PATH"] = f"{NODE}{os.pathsep}{os.environ['PATH']}"
     clients = tomllib.loads((HERE / "clients.toml").read_text())["client"]
     results, ran = {}, {}
@@ -108,7 +106,7 @@ def main() -> int:
 
 
 def is_good(cell: str) -> bool:
-    """Whether a cell is no reason to fail."""
+    """Whether a cell is no reason to fail: a client that nobody asked to install is none."""
     return cell in ("ok", "not installed")
 
 
@@ -129,7 +127,8 @@ def run_client(client: dict, asked: argparse.Namespace) -> dict:
     if (asked.install or asked.newest) and not is_installed(place):
         install(client, place)
     if not is_installed(place):
-        return {"version": "", "date": "", "cells": dict.fromkeys(columns, "not installed")}
+        missing = NOT_INSTALLABLE if asked.install or asked.newest else "not installed"
+        return {"version": "", "date": "", "cells": dict.fromkeys(columns, missing)}
     cells = dict.fromkeys(columns, "no report")
     with tempfile.TemporaryDirectory() as scratch:
         log = (
@@ -167,10 +166,25 @@ def judge(report: dict, seen: list[dict], client: dict, target: str) -> str:
         return "refused " + "; ".join(dict.fromkeys(refused))
     if target == "served" and not any("own" in each for each in seen) and feature != "aider":
         return "the agent's own tool did not run"
+    if target == "gateway" and not any("compared" in each for each in seen):
+        return "no request was compared"
+    return describe_losses(seen)
+
+
+def describe_losses(seen: list[dict]) -> str:
+    """Say `ok`, or which fields a gateway lost and which values it changed."""
     lost = {
         field for each in seen for field in each.get("lost", ()) if not DOCUMENTED_LOSSES.fullmatch(field)
     }
-    return "lost " + first_line(", ".join(sorted(lost))) if lost else "ok"
+    changed = {
+        value for each in seen for value in each.get("changed", ()) if not DOCUMENTED_CHANGES.fullmatch(value)
+    }
+    found = [
+        f"{word} {', '.join(sorted(names))}"
+        for word, names in (("lost", lost), ("changed", changed))
+        if names
+    ]
+    return first_line("; ".join(found)) if found else "ok"
 
 
 def running_served(target: str, log: Path):
@@ -251,13 +265,15 @@ def is_installed(place: Path) -> bool:
     return (place / "bin" / "python").exists() or (place / "node_modules").exists()
 
 
-def install_tools() -> None:
-    """Install a current Node and uv beside the clients."""
+def install_tools(*, newest: bool = False) -> None:
+    """Install a current Node and uv beside the clients; `newest` replaces older ones."""
     place = NODE.parent.parent
-    if not UV.exists():
+    if not (UV.parent / "python").exists():
         subprocess.run([sys.executable, "-m", "venv", str(UV.parent.parent)], check=True)
-        subprocess.run([str(UV.parent / "python"), "-m", "pip", "install", "-q", "uv"], check=True)
-    if not NODE.exists():
+    if newest or not UV.exists():
+        command = [str(UV.parent / "python"), "-m", "pip", "install", "-q", "--upgrade", "uv"]
+        subprocess.run(command, check=True)
+    if newest or not NODE.exists():
         place.mkdir(parents=True, exist_ok=True)
         (place / "package.json").write_text('{"private": true}')
         command = ["npm", "install", "--silent", "--no-audit", "--no-fund", NODE_PACKAGE]
@@ -271,7 +287,7 @@ def install(client: dict, place: Path) -> None:
         (place / "package.json").write_text('{"private": true}')
         command = ["npm", "install", "--silent", "--no-audit", "--no-fund", *client["npm"]]
         if subprocess.run(command, cwd=place, check=False).returncode:
-            print(f"could not install {client['name']}", file=sys.stderr)
+            print(f"{client['name']} {NOT_INSTALLABLE}", file=sys.stderr)
             shutil.rmtree(place / "node_modules", ignore_errors=True)
         return
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
@@ -285,7 +301,7 @@ def install(client: dict, place: Path) -> None:
         *client["packages"],
     ]
     if subprocess.run(command, check=False).returncode:
-        print(f"could not install {client['name']}", file=sys.stderr)
+        print(f"{client['name']} {NOT_INSTALLABLE}", file=sys.stderr)
         (place / "bin" / "python").unlink()
 
 

@@ -17,6 +17,7 @@ import json
 import re
 import signal
 import time
+from collections import Counter
 from contextvars import ContextVar
 from functools import partial
 from itertools import pairwise
@@ -67,6 +68,10 @@ NEUTRAL = {
 """Values that say what is true without the field."""
 
 
+RENAMED = {"maxcompletiontokens": "maxtokens"}
+"""Fields of a request that the gateway sends, by the names that clients also use for them."""
+
+
 class Log:
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -82,12 +87,12 @@ class Exchange:
 
     def __init__(self, family: str, body: object, log: Log) -> None:
         self.family, self._body, self._log = family, body, log
-        self._sent: set[str] | None = None
+        self._sent: object = None
         self._named: set[str] | None = None
 
     def add_sent(self, body: object) -> None:
         if self._sent is None:
-            self._sent = list_fields(body)
+            self._sent = body
             self._compare()
 
     def add_named(self, named: str) -> None:
@@ -98,10 +103,15 @@ class Exchange:
         if self._sent is None or self._named is None or not isinstance(self._body, dict):
             return
         given = drop_neutral(drop_known(self._body, self._named))
-        lost = sorted(
-            field for field in list_fields(given) - self._sent if self._named.isdisjoint(split_path(field))
-        )
-        self._log.write(compared=self.family, lost=lost)
+        sent = rename_fields(list_fields(self._sent))
+        lost = {field for field in list_fields(given) - sent if self._named.isdisjoint(split_path(field))}
+        missing = count_values(given) - rename_values(count_values(self._sent))
+        changed = {
+            f"{field}={json.dumps(value)}"
+            for field, value in missing
+            if field in sent and self._named.isdisjoint(split_path(field))
+        }
+        self._log.write(compared=self.family, lost=sorted(lost), changed=sorted(changed))
 
 
 class OneModelPerWire(GatewayServer):
@@ -195,6 +205,28 @@ def list_fields(value: object, path: str = "") -> set[str]:
     if isinstance(value, list) and not is_text(value):
         return set().union(*(list_fields(item, f"{path}[]") for item in value))
     return set()
+
+
+def count_values(value: object, path: str = "") -> Counter[tuple[str, str | float | bool]]:
+    """The texts, numbers and truth values at each path, with how often each is there; a text in parts is one of each."""
+    if isinstance(value, dict):
+        inner = [count_values(item, join_path(path, name)) for name, item in value.items()]
+        return sum(inner, Counter())
+    if isinstance(value, list):
+        if is_text(value):
+            return Counter((path, each["text"]) for each in value)
+        return sum((count_values(item, f"{path}[]") for item in value), Counter())
+    return Counter() if value is None else Counter([(path, value)])
+
+
+def rename_fields(fields: set[str]) -> set[str]:
+    return fields | {RENAMED[field] for field in fields if field in RENAMED}
+
+
+def rename_values(values: Counter) -> Counter:
+    return values + Counter(
+        {(RENAMED[path], held): n for (path, held), n in values.items() if path in RENAMED}
+    )
 
 
 def is_text(value: list) -> bool:

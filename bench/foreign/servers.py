@@ -5,7 +5,8 @@
 Each route is driven for two prompts with tools and once for a structured answer, whole and streamed. A cell is good when
 the tools ran with arguments that fit, the answer is the expected one and nothing failed, was repeated or was left out.
 A parameter that the server refused and that was left out, once and recorded, is named in the cell. The exit code is 1
-when a cell of an installed server is not good and is no row of `KNOWN`, or is good and is one.
+when a cell of an installed server is not good and is no row of `KNOWN`, or is good and is one, or when a server that
+was to be installed is not.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from pathlib import Path
 
 import msgspec
 from run import (
+    NOT_INSTALLABLE,
     RESULTS,
     WORK,
     first_line,
@@ -321,11 +323,19 @@ def main() -> int:
         if asked.newest and is_installed(place):
             shutil.rmtree(place)
         if (asked.install or asked.newest) and not is_installed(place):
-            install_tools()
+            install_tools(newest=asked.newest)
             install(server, place)
         if not is_installed(place):
             missing = [f"{column}:{mode}" for column, _ in columns(server, "") for mode in MODES]
-            keep(place, {"version": "", "cells": dict.fromkeys(missing, "not installed")})
+            keep(
+                place,
+                {
+                    "version": "",
+                    "cells": dict.fromkeys(
+                        missing, NOT_INSTALLABLE if asked.install or asked.newest else "not installed"
+                    ),
+                },
+            )
             continue
         with tempfile.TemporaryDirectory() as name, running(place, Path(name)) as url:
             cells = asyncio.run(run_server(server, url, asked.record))

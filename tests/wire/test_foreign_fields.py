@@ -48,6 +48,81 @@ def test_field_that_a_gateway_carries_or_names_is_not_lost(fields, streamed, gat
     assert json.loads(log.read_text().splitlines()[-1])["lost"] == []
 
 
+def test_what_a_run_loses_is_named_in_each_of_its_replies(gateway):
+    """A result of a tool continues a run, which records an adjustment once."""
+    url, log = gateway
+    messages = [{"role": "user", "content": "!call look {}\n!then\n!say it"}]
+    asked = {**BODY, "max_tokens": 5000, "thinking": {"type": "enabled", "budget_tokens": 2000}}
+    for _ in range(2):
+        reply = send(f"{url}/v1/messages", {**asked, "tools": [TOOL], "messages": messages})
+        assert "thinking mode 'enabled' was left out" in reply.headers["x-bridle-dropped"]
+        assert json.loads(log.read_text().splitlines()[-1])["lost"] == []
+        results = [
+            {"type": "tool_result", "tool_use_id": part["id"], "content": "seen"}
+            for part in reply.json["content"]
+            if part["type"] == "tool_use"
+        ]
+        messages += [
+            {"role": "assistant", "content": reply.json["content"]},
+            {"role": "user", "content": results},
+        ]
+    assert reply.json["content"][-1]["text"] == "it"
+
+
+def compare(given, sent, tmp_path, family="openai_chat"):
+    log = tmp_path / "log.jsonl"
+    asked = served.Exchange(family, given, served.Log(log))
+    asked.add_sent(sent)
+    asked.add_named("")
+    return json.loads(log.read_text())
+
+
+def describe_tool(name, **more):
+    return {"type": "function", "function": {"name": name, **more}}
+
+
+@pytest.mark.parametrize(
+    ("given", "sent", "lost", "changed"),
+    [
+        ({"seed": 1}, {"seed": 2}, [], ["seed=1"]),
+        ({"seed": 1}, {}, ["seed"], []),
+        ({"max_tokens": 5}, {"max_completion_tokens": 5}, [], []),
+        ({"max_tokens": 5}, {"max_completion_tokens": 4}, [], ["maxtokens=5"]),
+        (
+            {"tools": [describe_tool("a", strict=True), describe_tool("b", strict=True)]},
+            {"tools": [describe_tool("a", strict=True), describe_tool("b")]},
+            [],
+            ["tools[].function.strict=true"],
+        ),
+        (
+            {"messages": [{"role": "user", "content": "one"}, {"role": "user", "content": "one"}]},
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": "one"}]}]},
+            [],
+            ['messages[].content="one"', 'messages[].role="user"'],
+        ),
+    ],
+)
+def test_values_and_their_number_are_compared(given, sent, lost, changed, tmp_path):
+    found = compare(given, sent, tmp_path)
+    assert (found["lost"], found["changed"]) == (lost, changed)
+
+
+REPORT = {"column": "shape:chat:whole", "looked": ["Oslo"], "answer": {"city": "Rome", "sunny": True}}
+
+
+@pytest.mark.parametrize(
+    ("seen", "cell"),
+    [
+        ([], "no request was compared"),
+        ([{"compared": "gemini", "lost": ["stream"], "changed": ['model="m"']}], "ok"),
+        ([{"compared": "gemini", "lost": ["user", "store"], "changed": []}], "lost store, user"),
+        ([{"compared": "gemini", "lost": ["a"], "changed": ["seed=1"]}], "lost a; changed seed=1"),
+    ],
+)
+def test_a_cell_of_a_gateway_needs_a_comparison_without_losses(seen, cell):
+    assert run.judge(REPORT, seen, {}, "gateway") == cell
+
+
 @pytest.mark.parametrize(
     ("named", "lost"),
     [
