@@ -21,6 +21,7 @@ from bridle.values.usage import Usage
 from tests.serve.gateway.field_requests import (
     MODEL_NAME,
     NAMELESS,
+    SCHEMA,
     Field,
     FieldMaker,
     is_default,
@@ -203,7 +204,7 @@ NEVER_REFUSED = (
     "prompt_cache_breakpoint",
     "stream_options",
     "reasoning without a signature",
-    "namespace",
+    "its tools are declared one by one",
 )
 """What strict mode names and does not refuse (docs/gateway.md)."""
 
@@ -330,6 +331,8 @@ FOUND = {
     "store": ("openai_chat", "store", True, ask_chat(store=True)),
     "json_object": ("openai_chat", "response_format", {"type": "json_object"}, ask_chat(
         response_format={"type": "json_object"})),
+    "name of a schema with a title": ("openai_chat", "name", "final_output", ask_chat(response_format={
+        "type": "json_schema", "json_schema": {"name": "final_output", "schema": {**SCHEMA, "title": "Answer"}}})),
     "detail of responses": ("openai_responses", "detail", "low", {"model": MODEL_NAME, "input": [{"role": "user",
         "content": [{"type": "input_image", "image_url": PICTURE, "detail": "low"},
                     {"type": "input_text", "text": "hello"}]}]}),
@@ -344,7 +347,7 @@ FOUND = {
 """What was lost without a word: the wire, the member and its value, and a request."""
 REFUSED = {"json_object", "responseMimeType"}
 """Forms of an answer; on another wire the request is refused, because the answer would be prose."""
-CONVERTED = {"responseSchema"}
+CONVERTED = {"responseSchema", "name of a schema with a title"}
 """Schemas of an answer, which every wire has a form for."""
 ONLY_NAMED = {"store", "metadata", "user", "safety_identifier", "thinking"}
 NAMES = {

@@ -5,6 +5,7 @@ options apply to the run. What cannot be carried is listed, by the name that the
 """
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
@@ -87,6 +88,8 @@ NEUTRAL_VALUES = {
     "stream_options": '{"include_usage":true}',
 }  # fmt: skip
 """Values that say what is true without the field."""
+OUTPUT_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""Names of schemas that every provider takes."""
 RAISED_LIMIT = f"a token limit below {OUTPUT_TOKENS_MIN}, which was raised"
 UNSUPPORTED = {
     "conversation": "send previous_response_id, or the whole conversation",
@@ -196,7 +199,9 @@ def read_options(
         told = {"description": request.output.description} if request.output.description else {}
         title = {"title": request.output.name or "answer"}
         made = make_output_type({**title, **told, **json.loads(request.output.parameters)})
-        run["output"], is_wrapped = made._replace(is_of_client=True), made.is_wrapped
+        # A title in the schema is not the name that the client gave.
+        name = request.output.name if OUTPUT_NAME.fullmatch(request.output.name) else made.name
+        run["output"], is_wrapped = made._replace(is_of_client=True, name=name), made.is_wrapped
     elif request.output is not None:
         dropped.append("response format")
     natives = {tool.spec.name: tool.call_native for tool in reversed(client_tools) if tool.call_native}
