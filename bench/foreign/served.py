@@ -68,8 +68,10 @@ NEUTRAL = {
 """Values that say what is true without the field."""
 
 
-RENAMED = {"maxcompletiontokens": "maxtokens"}
-"""Fields of a request that the gateway sends, by the names that clients also use for them."""
+CACHE_MARKS = {"cache_control", "prompt_cache_breakpoint"}
+"""Members of a text that are none of it: the gateway sets its own."""
+RENAMED = {"maxcompletiontokens": "maxtokens", "input[].content": "instructions"}
+"""Fields of a request that the gateway sends, by the names that clients also use for them; a prompt of the system may be a message."""
 
 
 class Log:
@@ -232,9 +234,7 @@ def rename_values(values: Counter) -> Counter:
 def is_text(value: list) -> bool:
     """Whether a list of parts is only text, which wires also take as a string."""
     texts = ({"text"}, {"text", "type"})
-    return bool(value) and all(
-        isinstance(each, dict) and {*each} - {"cache_control"} in texts for each in value
-    )
+    return bool(value) and all(isinstance(each, dict) and {*each} - CACHE_MARKS in texts for each in value)
 
 
 def list_named(header: str) -> set[str]:

@@ -149,7 +149,7 @@ def read_at_most(path: AnyPath, bytes_max: int, why: str = "") -> bytes:
     A device or a pipe has no size and may have no end.
     """
     with import_module("pathlib").Path(path).open("rb") as file:  # slow to load, and few programs read a file
-        data = file.read(bytes_max + 1)
+        data: bytes = file.read(bytes_max + 1)
     if len(data) > bytes_max:
         raise MisuseError(f"{repair_surrogates(os.fspath(path))} has more than {bytes_max:,} bytes{why}")
     return data
