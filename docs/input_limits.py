@@ -400,6 +400,12 @@ INPUT_LIMITS = (
         "serve/identifiers/test_json_web_tokens.py::test_a_token_that_is_wrong_proves_nothing",
     ),
     InputLimit(
+        "description of an identity provider (discovery)",
+        "serve.identifiers.json_web_tokens.DISCOVERY_BYTES_MAX",
+        "bytes",
+        "serve/identifiers/test_json_web_tokens.py::test_a_description_that_is_wrong_proves_nothing",
+    ),
+    InputLimit(
         "keys of an identity provider (JWKS)",
         "serve.identifiers.json_web_tokens.JWKS_BYTES_MAX",
         "bytes",
