@@ -430,7 +430,13 @@ def test_the_ways_to_run_take_the_same_parameters():
     def parameters(method):
         return dict(inspect.signature(method).parameters)
 
-    streamed = parameters(Agent.stream)
+    streamed, run = parameters(Agent.stream), parameters(Agent.run)
+    assert run == parameters(Agent.run_sync)
+    assert list(streamed) == list(parameters(Agent.stream_sync))
     assert streamed.pop("deltas").default is True
-    assert parameters(Agent.run) == parameters(Agent.run_sync) == streamed
-    assert parameters(Agent.resume) == parameters(Agent.resume_sync) == parameters(Agent.resume_stream)
+    assert run.pop("check").default is False  # a stream yields its end
+    assert run == streamed
+    resumed = parameters(Agent.resume)
+    assert resumed == parameters(Agent.resume_sync)
+    assert resumed.pop("check").default is False
+    assert resumed == parameters(Agent.resume_stream)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .agent_settings import check_options as check_options
     from .agent_settings import load_policy as load_policy
     from .agent_settings import make_parts as make_parts
+    from .agent_settings import renew_addresses as renew_addresses
     from .agent_settings import resolve_summarizer as resolve_summarizer
     from .budget.nested import apply_parent_context as apply_parent_context
     from .budget.nested import current_nested_run as current_nested_run
@@ -40,10 +41,12 @@ if TYPE_CHECKING:
     from .lineage import list_branches as list_branches
     from .memory.notes import Notes as Notes
     from .memory.retrieval import Retriever as Retriever
+    from .override import override_agent as override_agent
     from .private_extras import check_extras as check_extras
     from .result import make_session_result as make_session_result
     from .session import ResumeFlags as ResumeFlags
     from .stream import Stream as Stream
+    from .sync import SyncStream as SyncStream
     from .sync import run_in_background as run_in_background
     from .validate_input import check_given as check_given
     from .validate_input import check_hosted_tools as check_hosted_tools
@@ -63,6 +66,7 @@ _WHERE = {
     "RunResources": "context.resources",
     "SessionOptions": "calls.handover",
     "Stream": "stream",
+    "SyncStream": "sync",
     "SystemClock": "clock",
     "add_handover_tools": "calls.handover",
     "apply_parent_context": "budget.nested",
@@ -89,8 +93,10 @@ _WHERE = {
     "make_prompted": "validate_input",
     "make_session_result": "result",
     "open_to_resume": "context.run_options",
+    "override_agent": "override",
     "override_parts": "context.run_options",
     "register_hooks": "context.registered_hooks",
+    "renew_addresses": "agent_settings",
     "resolve_session": "validate_input",
     "resolve_summarizer": "agent_settings",
     "run_in_background": "sync",

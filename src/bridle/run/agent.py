@@ -3,6 +3,7 @@
     await agent.run(prompt)         run one prompt to its end
     agent.stream(prompt)            the same, yielding deltas and events
     agent.run_sync(prompt)          the same, for code without an event loop
+    agent.stream_sync(prompt)       the stream, for code without an event loop
     await agent.resume(session)     finish a run that ended early; resume_sync, resume_stream
 
 All use the same driver (run/driver.py) and write the same log.  The sessions of a store hold conversations.
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Generic, overload
 
 from bridle import run as runtime
 from bridle.values.calls import ApprovalVerdict
+from bridle.values.errors import MisuseError
 from bridle.values.lineage import CrossTenant
 from bridle.values.settings import (
     TOOL_TOKENS_DEFAULT,
@@ -29,6 +31,7 @@ from bridle.values.settings import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from typing import Any, Unpack
 
     from typing_extensions import TypeVar
@@ -67,7 +70,7 @@ if TYPE_CHECKING:
     from .calls.code_mode import CodeMode
     from .calls.handover import Handover, SessionOptions
     from .context.instructions import C_contra, Instructions
-    from .context.resources import StoreLike
+    from .context.resources import RunResources, StoreLike
     from .context.run_options import RunOptions, RunSettings
     from .context.telemetry import TelemetryInput
     from .control.gate import EffectGate
@@ -78,6 +81,7 @@ if TYPE_CHECKING:
     from .result import Validator
     from .session import Session
     from .stream import RunControl, Stream
+    from .sync import SyncStream
 
     R = TypeVar("R")
     T = TypeVar("T", default=str)
@@ -116,7 +120,8 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
     `tool_index`.  `pool` is a budget shared with other runs.  `retrieve` finds chunks for a prompt and
     `facts` returns current values, once per prompt.  `hooks` decide at five points of a run.  `handover`
     lists agents that may take over, or their names.  `telemetry` exports traces: True or `Telemetry(…)`; by
-    default the variable BRIDLE_TELEMETRY decides.  `sandbox` isolates the programs of
+    default the variable BRIDLE_TELEMETRY decides.  `raise_on_stop` makes `run`, `resume` and streams raise
+    `RunStopped` for a run without an answer.  `sandbox` isolates the programs of
     tools.  `code_mode` lets the model write programs that call the tools.  run/agent_settings.py lists the
     other options.
     """
@@ -152,11 +157,14 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         deadlines: Deadlines | None = None,
         watchers: Sequence[Watcher] = (),
         telemetry: TelemetryInput = None,
+        raise_on_stop: bool = False,
         clock: Clock | None = None,
         random_source: RandomSource = random.random,
         **options: Unpack[AgentOptions],
     ) -> None:
         runtime.check_given(budget=budget, store=store, extras=extras, watchers=watchers)
+        if not isinstance(raise_on_stop, bool):
+            raise MisuseError(f"raise_on_stop must be True or False, not {raise_on_stop!r}")
         runtime.check_pool(pool)
         runtime.check_options(options, Agent.__init__)
         runtime.check_given(approver=approver, clock=clock, random_source=random_source)
@@ -178,6 +186,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         runtime.check_hosted_tools(self.parts.settings)
         runtime.check_extras(self.parts.settings)
         self._clock, self._pool = clock or runtime.SystemClock(), pool
+        self._raises_on_stop, self.is_overridden = raise_on_stop, False
         is_traced = telemetry is not None or TELEMETRY_VARIABLE in os.environ
         self._resources = runtime.RunResources(
             store_location=store,
@@ -239,6 +248,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         traceparent: str = "",
         context: C_contra | None = None,
         queue: bool = False,
+        check: bool = False,
         output: OneOutput[R] | Sequence[OneOutput[R]],
         **options: Unpack[RunSettings],
     ) -> Result[R]: ...
@@ -257,6 +267,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         traceparent: str = "",
         context: C_contra | None = None,
         queue: bool = False,
+        check: bool = False,
         output: Mapping[str, Json],
         **options: Unpack[RunSettings],
     ) -> Result[Json]: ...
@@ -275,6 +286,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         traceparent: str = "",
         context: C_contra | None = None,
         queue: bool = False,
+        check: bool = False,
         **options: Unpack[RunOptions],
     ) -> Result[T]: ...
 
@@ -291,6 +303,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         traceparent: str = "",
         context: C_contra | None = None,
         queue: bool = False,
+        check: bool = False,
         **options: Unpack[RunOptions],
     ) -> Result[Any]:
         """Run one prompt to its end.  With a session id, continue that session.
@@ -302,7 +315,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         `queue` waits for a running session.  `options` replace settings; a resumed run keeps them.
         """
         given = prompt, session, new, budget, history, caller, tenant, traceparent, context, queue, options
-        return await self._prepare_run(*given)[1]()
+        return self._check_stop(await self._prepare_run(*given)[1](), check)
 
     @overload
     def run_sync(
@@ -318,6 +331,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         traceparent: str = "",
         context: C_contra | None = None,
         queue: bool = False,
+        check: bool = False,
         output: OneOutput[R] | Sequence[OneOutput[R]],
         **options: Unpack[RunSettings],
     ) -> Result[R]: ...
@@ -336,6 +350,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         traceparent: str = "",
         context: C_contra | None = None,
         queue: bool = False,
+        check: bool = False,
         output: Mapping[str, Json],
         **options: Unpack[RunSettings],
     ) -> Result[Json]: ...
@@ -354,6 +369,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         traceparent: str = "",
         context: C_contra | None = None,
         queue: bool = False,
+        check: bool = False,
         **options: Unpack[RunOptions],
     ) -> Result[T]: ...
 
@@ -370,11 +386,12 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         traceparent: str = "",
         context: C_contra | None = None,
         queue: bool = False,
+        check: bool = False,
         **options: Unpack[RunOptions],
     ) -> Result[Any]:
         given = prompt, session, new, budget, history, caller, tenant, traceparent, context, queue, options
         name, start, _ = self._prepare_run(*given)
-        return runtime.run_in_background(start(), name, self.store)
+        return self._check_stop(runtime.run_in_background(start(), name, self.store), check)
 
     @overload
     def stream(
@@ -455,7 +472,36 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         """
         given = prompt, session, new, budget, history, caller, tenant, traceparent, context, queue, options
         name, start, output_type = self._prepare_run(*given, stream=deltas)
-        return runtime.Stream(name, start, lambda: self._read_result(name, options), output_type)
+        return runtime.Stream(
+            name, start, lambda: self._read_result(name, options), output_type, raises=self._raises_on_stop
+        )
+
+    def stream_sync(
+        self,
+        prompt: Prompt,
+        session: str | None = None,
+        *,
+        new: bool | None = None,
+        budget: Budget | None = None,
+        history: History | None = None,
+        deltas: bool = True,
+        caller: str = "",
+        tenant: str = "",
+        traceparent: str = "",
+        context: C_contra | None = None,
+        queue: bool = False,
+        **options: Unpack[RunOptions],
+    ) -> SyncStream[T]:
+        """`stream` for code without an event loop: `for event in agent.stream_sync("…")`.
+
+        The run is in the background; leaving the loop, or a `with` block around it, ends the run.
+        """
+        given = prompt, session, new, budget, history, caller, tenant, traceparent, context, queue, options
+        name, start, output_type = self._prepare_run(*given, stream=deltas)
+        stream = runtime.Stream(
+            name, start, lambda: self._read_result(name, options), output_type, raises=self._raises_on_stop
+        )
+        return runtime.SyncStream(stream, self.store)
 
     async def resume(
         self,
@@ -467,6 +513,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         take_over: bool = False,
         results: Mapping[str, CallResult] | None = None,
         context: C_contra | None = None,
+        check: bool = False,
         **options: Unpack[RunOptions],
     ) -> Result[T]:
         """Finish an unfinished run.  `budget` replaces its own limits, also by higher ones; those of the agent for
@@ -476,7 +523,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         `trust_approvals`.  `take_over` takes the session from a live process.  `results`: of `external_calls`, by id.
         """
         given = session, budget, tenant, context, options, (trust_approvals, take_over, results)
-        return await self._prepare_resume(*given)()
+        return self._check_stop(await self._prepare_resume(*given)(), check)
 
     def resume_sync(
         self,
@@ -488,10 +535,12 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         take_over: bool = False,
         results: Mapping[str, CallResult] | None = None,
         context: C_contra | None = None,
+        check: bool = False,
         **options: Unpack[RunOptions],
     ) -> Result[T]:
         given = session, budget, tenant, context, options, (trust_approvals, take_over, results)
-        return runtime.run_in_background(self._prepare_resume(*given)(), session, self.store)
+        done = runtime.run_in_background(self._prepare_resume(*given)(), session, self.store)
+        return self._check_stop(done, check)
 
     def resume_stream(
         self,
@@ -513,7 +562,13 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
             stream.output_type = parts.output_type
 
         start = self._prepare_resume(*given, stream=True, on_restored=restored)
-        stream = runtime.Stream(session, start, lambda: self._read_result(session, options), output_type)
+        stream = runtime.Stream(
+            session,
+            start,
+            lambda: self._read_result(session, options),
+            output_type,
+            raises=self._raises_on_stop,
+        )
         return stream
 
     async def approvals(self, session: str, *, tenant: str | None = None) -> tuple[PendingApproval, ...]:
@@ -523,6 +578,10 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
     async def approved_calls(self, session: str, *, tenant: str | None = None) -> tuple[PendingApproval, ...]:
         """List the calls that are approved and have not started: `resume` runs them, `reject` drops them."""
         return await self.open_session(session).list_approved_calls(tenant)
+
+    def approvals_sync(self, session: str, *, tenant: str | None = None) -> tuple[PendingApproval, ...]:
+        """`approvals`, for code without an event loop."""
+        return runtime.run_in_background(self.approvals(session, tenant=tenant), session, self.store)
 
     async def approve(
         self,
@@ -549,6 +608,27 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         """Refuse a call; the model receives the reason. An approved call can be refused until it starts."""
         verdict = ApprovalVerdict(answer="reject", reason=reason, by=by)
         return await self.open_session(session).answer(approval, verdict, tenant)
+
+    def approve_sync(
+        self,
+        session: str,
+        approval: str,
+        *,
+        arguments: Mapping[str, Json] | str | None = None,
+        reason: str = "",
+        by: str = "",
+        tenant: str | None = None,
+    ) -> PendingApproval:
+        """`approve`, for code without an event loop."""
+        answering = self.approve(session, approval, arguments=arguments, reason=reason, by=by, tenant=tenant)
+        return runtime.run_in_background(answering, session, self.store)
+
+    def reject_sync(
+        self, session: str, approval: str, *, reason: str = "", by: str = "", tenant: str | None = None
+    ) -> PendingApproval:
+        """`reject`, for code without an event loop."""
+        answering = self.reject(session, approval, reason=reason, by=by, tenant=tenant)
+        return runtime.run_in_background(answering, session, self.store)
 
     async def settle(
         self, session: str, approval: str, result: str, *, by: str = "", tenant: str | None = None
@@ -596,6 +676,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
             options,
             self._open_inner,
             self.parts.output_type,
+            self,
         )
 
     async def fork(
@@ -607,6 +688,12 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         """
         return await runtime.fork_session(self.store, session, at, new, clock=self._clock, tenant=tenant)
 
+    def fork_sync(
+        self, session: str, at: ForkPlace = None, *, new: str | None = None, tenant: str | None = None
+    ) -> Fork:
+        """`fork`, for code without an event loop."""
+        return runtime.run_in_background(self.fork(session, at, new=new, tenant=tenant), "", self.store)
+
     async def branches(self, session: str, *, tenant: str | None = None) -> tuple[Branch, ...]:
         """List the session's family: every fork of it, and the session it was forked from."""
         return await runtime.list_branches(self.store, session, tenant=tenant)
@@ -614,6 +701,36 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
     async def compare(self, a: str, b: str, *, tenant: str | None = None) -> Comparison:
         """Compare two sessions: the messages they share, and what each did afterwards."""
         return await runtime.compare_sessions(self.store, a, b, tenant=tenant)
+
+    def override(
+        self,
+        *,
+        model: ModelLike | Sequence[ModelLike] | None = None,
+        tools: Iterable[Tool[C_contra] | Callable[..., object] | ToolSource] | None = None,
+        store: StoreLike = None,
+    ) -> AbstractContextManager[None]:
+        """Replace parts of this agent for tests, until the `with` block ends.
+
+            with agent.override(model=scripted("It is 42."), store=":memory:"):
+                application.handle("What is it?")
+
+        All runs of the agent use them, in every thread and wherever the agent is imported.  The agents that it
+        hands over to and that are its tools get the model and the store too, unless they are overridden themselves;
+        `tools` are those of this agent alone.
+        """
+        return runtime.override_agent(self, model=model, tools=tools, store=store)
+
+    def exchange_parts(
+        self, parts: AgentParts[T] | None = None, resources: RunResources | None = None
+    ) -> tuple[AgentParts[T], RunResources]:
+        """Use these in place of the agent's own, for `override`; returns those before."""
+        before = self.parts, self._resources
+        self.parts, self._resources = parts or self.parts, resources or self._resources
+        return before
+
+    def _check_stop(self, result: Result[T], check: bool) -> Result[T]:  # noqa: FBT001
+        """Raise `RunStopped` for a run without an answer, if the caller or the agent asked for it."""
+        return result.raise_for_stop() if check or self._raises_on_stop else result
 
     def _prepare_run(
         self,
@@ -638,6 +755,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         Returns the session, the run's function and the type of its answer.
         """
         runtime.check_types(budget, history)
+        self.parts = runtime.renew_addresses(self.parts)
         parts = runtime.override_parts(self.parts, options) if options else self.parts
         if "output" in options:
             runtime.check_run_output(self.handovers, parts.settings)
@@ -694,6 +812,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
     ) -> Callable[..., Coroutine[None, None, Result[T]]]:
         """Check the arguments of `resume`; returns the function that finishes the run."""
         runtime.check_types(budget)
+        self.parts = runtime.renew_addresses(self.parts)
         if "output" in options:
             runtime.check_run_output(
                 self.handovers, runtime.override_parts(self.parts, {"output": options["output"]}).settings

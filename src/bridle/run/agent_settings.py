@@ -47,6 +47,7 @@ from bridle.values.settings import (
     PrefixRule,
     Settings,
     ToolCatalogue,
+    ToolErrors,
 )
 from bridle.values.usage import RateLimit
 
@@ -119,6 +120,8 @@ class AgentOptions(TypedDict, total=False):
     on_adjusted: OnAdjusted
     """Reaction to a tool choice, extra or hosted tool that the model does not accept: `event` records that
     it was not sent, `error` ends the run."""
+    tool_errors: ToolErrors
+    """Reaction to an exception that a tool did not declare: `report` tells the model, `raise` ends the run."""
     on_truncation: OnTruncation
     """Reaction to a prompt that the server seems to have truncated: `event` or `error`."""
 
@@ -320,6 +323,8 @@ class AgentParts(Generic[T]):
     connected_sources: tuple[ToolSource, ...] = ()
     tool_reports: tuple[ToolsChanged, ...] = ()
     """Reports about connected servers, to be recorded."""
+    addresses: tuple[str | None, ...] = ()
+    """Values of the variables that name the base URLs of the models."""
 
 
 def make_parts(inputs: AgentInputs[T]) -> AgentParts[T]:
@@ -390,7 +395,20 @@ def make_parts(inputs: AgentInputs[T]) -> AgentParts[T]:
         instructions=parsed,
         output_checker=checker,
         sources=sources,
+        addresses=read_addresses(chain.models),
     )
+
+
+def read_addresses(models: Sequence[Model]) -> tuple[str | None, ...]:
+    """The values, now, of the variables that name base URLs of these models."""
+    return tuple(os.environ.get(name) for model in models for name in model.endpoint.base_url_env)
+
+
+def renew_addresses(parts: AgentParts[T]) -> AgentParts[T]:
+    """The parts with the base URLs that the environment has now, which are read when a run starts, as keys are."""
+    if read_addresses(parts.model_chain.models) == parts.addresses:
+        return parts
+    return make_parts(parts.inputs)
 
 
 def list_step_functions(inputs: AgentInputs[T]) -> tuple[str, ...]:

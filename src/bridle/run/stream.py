@@ -358,8 +358,11 @@ class Stream(Generic[T]):
         start: Callable[[RunControl], Coroutine[None, None, Result[T]]],
         cancelled: Callable[[], Coroutine[None, None, Result[T]]],
         output_type: OutputType[T] | None = None,
+        *,
+        raises: bool = False,
     ) -> None:
-        self.session, self.output_type = session, output_type
+        """`raises`: a loop over the stream, and `result`, raise `RunStopped` for a run without an answer."""
+        self.session, self.output_type, self._raises = session, output_type, raises
         self._start, self._read_cancelled_result = start, cancelled
         self._run: RunHandle[T] | None = None
         self._is_cancelled = False
@@ -415,7 +418,10 @@ class Stream(Generic[T]):
 
     async def result(self) -> Result[T]:
         """Wait for the result of a run that was started or iterated over."""
-        return await self._require_run().result()
+        return self.check_stop(await self._require_run().result())
+
+    def check_stop(self, result: Result[T]) -> Result[T]:
+        return result.raise_for_stop() if self._raises else result
 
     def _require_run(self) -> RunHandle[T]:
         if self._run is None:
@@ -460,12 +466,13 @@ class StreamIterator(Generic[T]):
     may have been sent.
     """
 
-    __slots__ = ("_buffer", "_is_finished", "_items", "_run", "_stream")
+    __slots__ = ("_buffer", "_is_finished", "_items", "_result", "_run", "_stream")
 
     def __init__(self, stream: Stream[T]) -> None:
         self._stream, self._is_finished = stream, False
         self._run: RunHandle[T] | None = None
         self._buffer: ViewerBuffer | None = None
+        self._result: Result[T] | None = None
         self._items: Iterator[StreamItem] = iter(())
 
     def __aiter__(self) -> Self:
@@ -475,6 +482,9 @@ class StreamIterator(Generic[T]):
         for item in self._items:
             return item
         if self._is_finished:
+            result, self._result = self._result, None
+            if result is not None:
+                self._stream.check_stop(result)
             raise StopAsyncIteration
         if self._run is None or self._buffer is None:
             self._run = self._stream.start_once()
@@ -483,8 +493,8 @@ class StreamIterator(Generic[T]):
         run, buffer = self._run, self._buffer
         while not buffer.items:
             if run.done:
-                self._is_finished = True
-                return FinalAnswer(result=await run.result())
+                self._is_finished, self._result = True, await run.result()
+                return FinalAnswer(result=self._result)
             try:
                 await buffer.wait_for_more()
             except BaseException:

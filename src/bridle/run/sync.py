@@ -16,15 +16,21 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import TypeVar
+from queue import Empty, SimpleQueue
+from typing import Generic, Self, TypeVar
 
 from bridle.ports.store import Store
 from bridle.run.control.holders import is_held_on_loop
 from bridle.tools.function.threads import WAITING_MAX, release_slot
+from bridle.values.errors import MisuseError
+from bridle.values.result import FinalAnswer
+
+from .context.shown_deltas import StreamItem
+from .stream import Stream
 
 T = TypeVar("T")
 
@@ -54,21 +60,11 @@ def run_in_background(
     `session` is the one that it holds in the store.
     """
     background = _get_background_loop()
-    running = _find_running_loop()
-    if threading.current_thread() is background.thread or (
-        running is not None and running is driving_loop.get()
-    ):
+    try:
+        _check_blocking(background, session, store)
+    except (RuntimeError, RuntimeWarning):  # a program may turn warnings into errors
         coroutine.close()
-        raise RuntimeError(INSIDE_RUN)
-    if running is not None and store is not None and is_held_on_loop(session, store, running):
-        coroutine.close()
-        raise RuntimeError(SESSION_ON_LOOP.format(session=session))
-    if running is not None and NOTEBOOK_MODULE not in sys.modules:
-        try:
-            warnings.warn(BLOCKS_LOOP, RuntimeWarning, stacklevel=3)
-        except RuntimeWarning:  # the program turns warnings into errors
-            coroutine.close()
-            raise
+        raise
     future: Future[T] = Future()  # created first: Ctrl-C may arrive at any point below
     try:
         background.submit(coroutine, future)
@@ -79,6 +75,72 @@ def run_in_background(
         with suppress(CancelledError):
             _wait_for_result(future)
         raise
+
+
+def _check_blocking(background: "BackgroundLoop", session: str, store: Store | None) -> None:
+    """Refuse to block a loop that the run needs; warn about blocking another one."""
+    running = _find_running_loop()
+    if threading.current_thread() is background.thread or (
+        running is not None and running is driving_loop.get()
+    ):
+        raise RuntimeError(INSIDE_RUN)
+    if running is not None and store is not None and is_held_on_loop(session, store, running):
+        raise RuntimeError(SESSION_ON_LOOP.format(session=session))
+    if running is not None and NOTEBOOK_MODULE not in sys.modules:
+        warnings.warn(BLOCKS_LOOP, RuntimeWarning, stacklevel=4)
+
+
+class SyncStream(Generic[T]):
+    """A run in the background, whose deltas and events a plain loop reads.  Iterate over it once."""
+
+    def __init__(self, stream: Stream[T], store: Store | None = None) -> None:
+        self.session, self._stream, self._store = stream.session, stream, store
+        self._items: SimpleQueue[StreamItem | FinalAnswer[T] | None] = SimpleQueue()
+        self._reading: Coroutine[None, None, None] | None = None
+        self._future: Future[None] = Future()
+
+    def __iter__(self) -> Generator[StreamItem | FinalAnswer[T], None, None]:
+        if self._reading is not None:
+            raise MisuseError("a stream can be iterated once; call agent.stream_sync() again for another run")
+        background = _get_background_loop()
+        _check_blocking(background, self.session, self._store)
+        self._reading = self._read()
+        self._future.add_done_callback(lambda _: self._items.put(None))
+        try:
+            background.submit(self._reading, self._future)
+            while (item := self._wait_for_item()) is not None:
+                yield item
+            _wait_for_result(self._future)
+        finally:
+            self.close()
+
+    def __enter__(self) -> Self:
+        """Leaving the block ends the run, and waits for its end."""
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the run, if it was started, and wait for its end."""
+        if self._reading is None or self._future.done():
+            return
+        _get_background_loop().cancel(self._reading, self._future)
+        with suppress(CancelledError):
+            _wait_for_result(self._future)
+
+    async def _read(self) -> None:
+        async with self._stream:
+            async for item in self._stream:
+                self._items.put(item)
+
+    def _wait_for_item(self) -> "StreamItem | FinalAnswer[T] | None":
+        """The next item; None after the last.  The main thread notices Ctrl-C at intervals."""
+        seconds = INTERRUPT_CHECK_SECONDS if threading.current_thread() is threading.main_thread() else None
+        with release_slot():
+            while True:
+                with suppress(Empty):
+                    return self._items.get(timeout=seconds)
 
 
 def _find_running_loop() -> asyncio.AbstractEventLoop | None:

@@ -4,6 +4,7 @@
     scripted(reply, reply, …)               a model that gives these replies
     simulated(choose)                       a model whose replies your function chooses, from `ConversationFacts`
     call_reply((name, arguments), …)        a reply of such a model that calls tools
+    forbid_requests()                       refuses every request that leaves this machine
     FakeClock                               a clock that only moves when told to
     simulator(reply, …), ProviderSim        a strict simulated provider, in process or over HTTP
     recording(path), replaying(path, …)     a real run, recorded without secrets and replayed
@@ -16,6 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from bridle.ports.forbidden_requests import forbid_requests as forbid_requests
     from bridle.sim.responder.conversation import ConversationFacts as ConversationFacts
     from bridle.testing.conformance.codec import check_codec as check_codec
     from bridle.testing.conformance.store import check_store as check_store
@@ -40,6 +42,7 @@ _WHERE = {
     "check_codec": "conformance.codec",
     "check_store": "conformance.store",
     "check_tool": "conformance.tool",
+    "forbid_requests": "bridle.ports.forbidden_requests",
     "recording": "recordings",
     "replaying": "recordings",
     "scripted": "scripted_model",
@@ -53,4 +56,5 @@ __all__ = sorted(_WHERE)  # noqa: PLE0605
 def __getattr__(name: str) -> object:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_WHERE[name]}", __name__), name)
+    where = _WHERE[name]
+    return getattr(import_module(where if where.startswith("bridle.") else f".{where}", __name__), name)

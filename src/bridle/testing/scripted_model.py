@@ -93,6 +93,11 @@ def scripted(
     `model` is one that the simulator serves (`sim:VENDOR/MODEL`); `abilities` replaces its abilities on our
     side only.
     """
+    for reply in replies:
+        if not isinstance(reply, str | Reply | Failure):
+            raise MisuseError(
+                f"scripted takes texts, `call_reply((tool, arguments), …)` and failures, not {reply!r}"
+            )
     name = model or os.environ.get(MODEL_VARIABLE) or MODEL_DEFAULT
     found = find_model_by_name(name) if isinstance(name, str) else name
     assumed = found if abilities is None else replace(found, abilities=abilities)

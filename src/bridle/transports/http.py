@@ -24,6 +24,7 @@ from typing import Protocol, Self
 
 from msgspec.structs import replace
 
+from bridle.ports.forbidden_requests import check_request
 from bridle.ports.transport import OutgoingRequest
 from bridle.values.errors import ProviderError
 
@@ -85,6 +86,7 @@ class HttpExchange:
         self.status = 0
 
     async def __aenter__(self) -> Self:
+        check_request(self._outgoing.url)
         self._loop = asyncio.get_running_loop()
         pool = self._pool = find_pool(self._loop)
         if not pool.turns.take_free():

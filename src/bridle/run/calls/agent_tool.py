@@ -12,7 +12,7 @@ import msgspec
 
 from bridle.ports.run_context import RunContext
 from bridle.ports.store import Store
-from bridle.ports.tool import Json
+from bridle.ports.tool import ANY_ERROR, Json
 from bridle.run.budget.nested import current_nested_run
 from bridle.tools.function.invoker import make_result_parts
 from bridle.tools.function.options import ToolBehavior, ToolOptions
@@ -74,6 +74,8 @@ OpenInner = Callable[[str, object, Store], "Session"]
 
 
 class AgentTool(Generic[C_contra]):
+    declared_errors = ANY_ERROR
+
     def __init__(
         self,
         name: str,
@@ -83,6 +85,7 @@ class AgentTool(Generic[C_contra]):
         options: AgentToolOptions,
         open_session: "OpenInner",
         output_type: OutputType[Any] | None = None,
+        agent: object = None,
     ) -> None:
         """`open_session` opens the session of an earlier call; `output_type` is that of the agent's answers."""
         if not name:
@@ -96,7 +99,7 @@ class AgentTool(Generic[C_contra]):
         self.behavior = ToolBehavior(name, described, PARAMETERS, cast("ToolOptions", given))
         self.spec, self.claim_resource = self.behavior.spec, self.behavior.claim_resource
         self.context_type, self._run, self.open_session = context_type, run, open_session
-        self._output_type = output_type
+        self._output_type, self.agent = output_type, agent
 
     async def run(
         self, arguments: Mapping[str, Json], context: RunContext[C_contra]

@@ -21,6 +21,7 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
+from bridle.ports.forbidden_requests import check_request
 from bridle.ports.run_context import RunContext
 from bridle.tools.process.run_process import make_environment
 from bridle.values.message import Media, Text
@@ -238,6 +239,7 @@ class Connection:
                 on_end=self._on_end,
                 is_marked=command.argv == settings.argv,
             )
+        check_request(settings.url)
         headers = dict(settings.headers)
         if settings.transport == "sse":
             return sse_client(

@@ -16,6 +16,7 @@ import socket
 import httpx2
 
 from bridle.ports.addresses import find_destination, is_public
+from bridle.ports.forbidden_requests import check_request
 from bridle.values.text import escape_text
 
 from .server_settings import SignInFailed
@@ -73,6 +74,7 @@ def _find_problem(address: str, own: list[str]) -> str:
 
 
 async def _look_up(url: httpx2.URL) -> list[str]:
+    check_request(str(url))
     port = url.port or (443 if url.scheme == "https" else 80)
     try:
         found = await asyncio.get_running_loop().getaddrinfo(url.host, port, type=socket.SOCK_STREAM)

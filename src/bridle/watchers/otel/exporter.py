@@ -21,6 +21,7 @@ from typing import IO, NoReturn
 from urllib.error import HTTPError
 from uuid import uuid4
 
+from bridle.ports.forbidden_requests import RequestForbidden, check_request
 from bridle.values.record import Span
 from bridle.values.text import escape_text, locate_error
 
@@ -252,6 +253,10 @@ def open_client(encrypted: bool, certificate: str) -> urllib.request.OpenerDirec
 
 def post(body: bytes, target: SignalEndpoint) -> bytes:
     """Send one OTLP request and return the response; raises `SendFailed`."""
+    try:
+        check_request(target.url)
+    except RequestForbidden as error:
+        _fail(target, str(error), False)
     headers = {"content-type": PROTOBUF, "user-agent": "bridle", **target.headers}
     if target.compressed:
         body, headers["content-encoding"] = gzip.compress(body, 1), "gzip"
