@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from bridle.values.errors import BridleError as BridleError
     from bridle.values.errors import Conflict as Conflict
     from bridle.values.errors import Corrupt as Corrupt
+    from bridle.values.errors import EndRun as EndRun
     from bridle.values.errors import Failure as Failure
     from bridle.values.errors import MissingKey as MissingKey
     from bridle.values.errors import MisuseError as MisuseError
@@ -255,7 +256,7 @@ _HOMES = {
     "values.cache": ("CacheDegraded", "PromptDropped", "PromptStored"),
     "values.calls": ("ApprovalVerdict", "Compensation", "PendingApproval", "PermissionRule", "Policy"),
     "values.errors": (
-        "BadTool", "BridleError", "Conflict", "Corrupt", "Failure", "MissingKey", "MisuseError",
+        "BadTool", "BridleError", "Conflict", "Corrupt", "EndRun", "Failure", "MissingKey", "MisuseError",
         "ModelRetry", "OutcomeUnknown", "ProviderError", "SessionNotFound", "StoreError", "UnknownModel", "Unusable",
     ),
     "values.events": (

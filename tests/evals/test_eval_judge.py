@@ -11,7 +11,7 @@ from bridle.evals.trial import Trial
 from bridle.stores.memory import MemoryStore
 from bridle.testing import simulator
 from bridle.values.budget import Spending
-from bridle.values.result import Result
+from bridle.values.result import Messages, Result
 from bridle.values.usage import Usage
 from tests.evals.suites import AGENT, write_suite
 
@@ -29,7 +29,7 @@ def make_trial(text):
         stop="done",
         reason="",
         session="s",
-        messages=(),
+        messages=Messages(),
         steps=1,
     )
     return Trial(

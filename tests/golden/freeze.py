@@ -34,6 +34,7 @@ from bridle.core.loop import apply_event
 from bridle.core.state import State
 from bridle.testing.wire.check_recording import find_codec
 from bridle.testing.wire.recorded_traffic import read_recordings
+from bridle.values.calls import ToolError
 from tests.campaigns import checked_lives
 from tests.wire.wire import PLACE
 
@@ -63,7 +64,9 @@ class Placeholders:
 
 
 def to_json(value: Any) -> Any:
-    """A value as JSON data, without members that have their default."""
+    """A value as JSON data, without members that have their default, and without tracebacks, which name our files."""
+    if isinstance(value, ToolError):
+        return value.type
     if isinstance(value, msgspec.Struct):
         return dict(list_members(value))
     if isinstance(value, dict):

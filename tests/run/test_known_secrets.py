@@ -336,7 +336,7 @@ def test_every_guarded_event_can_be_redacted(kind):
     }}  # fmt: skip
     event = msgspec.convert(tree, kind, strict=False)
     connection, _ = connect()
-    redacted = KnownSecrets([connection]).redact_event(event)
+    redacted = KnownSecrets([connection]).redact_value(event)
     assert type(redacted) is kind
     texts = ("reason", "preview", "why", "message", "instructions", "partial_text", "problem")
     assert not [name for name in texts if KEY in str(getattr(redacted, name, ""))]

@@ -108,6 +108,9 @@ COMMAND_MODULES = {
 EXIT_MISUSE, EXIT_CANCELLED, EXIT_PIPE = 2, 130, 141
 
 
+COMMANDS_THAT_SHOW_RUNS = ("run", "chat", "resume")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
@@ -142,6 +145,10 @@ def _dispatch(given: list[str]) -> int:
         print(f"bridle {__version__}")
         return 0
     name, *rest = given
+    if name in COMMANDS_THAT_SHOW_RUNS:
+        # The screen shows what these loggers would write in the middle of it.
+        for logger in ("bridle.runs", "bridle.tools"):
+            import_module("logging").getLogger(logger).disabled = True
     errors = import_module("bridle.values.errors")
     try:
         return _run_command(name, rest)

@@ -18,6 +18,7 @@ from bridle.core.calls.argument_schema import ANSWER_WORDING
 from bridle.core.calls.pending import PendingCall
 from bridle.core.calls.validation import ArgumentProblem, check_arguments
 from bridle.values.base import Value
+from bridle.values.calls import RunConclusion
 from bridle.values.events import OutputChecked, RequestAdjusted, RunStop
 from bridle.values.message import Media, Opaque, Part, Reply, Stop, ToolCall, ToolResult
 from bridle.values.request import OutputSpec, ToolSpec
@@ -189,8 +190,18 @@ def restart_output_progress(progress: OutputProgress) -> OutputProgress:
     return replace(progress, rejected_answers=0, tool_retries=(), validator_error="")
 
 
+def conclude_run(state: State, conclusion: RunConclusion) -> tuple[Effect, ...]:
+    """End the run as a tool asked, when the calls that are running have ended."""
+    if any(item.running and item.result is None for item in state.calls.batch.pending):
+        return ()
+    return (EndRun(stop=conclusion.stop, reason=conclusion.reason),)
+
+
 def conclude_answer(state: State, stop: RunStop, partial: str) -> tuple[str, str | None]:
     """Text and JSON of the answer with which a run ends."""
+    conclusion = state.run.conclusion
+    if conclusion is not None and stop == "done":
+        return conclusion.text, conclusion.output
     evaluation, output = state.run.evaluation, state.run.evaluation.output
     answer = (
         final_text(state) if evaluation.reply is not None else output or evaluation.continued_text + partial

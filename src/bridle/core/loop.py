@@ -69,6 +69,7 @@ from bridle.values.message import Message, Stop, Text
 from .effects import Effect, EndRun, RecordFinding
 from .evaluate_reply import (
     conclude_answer,
+    conclude_run,
     count_rejected_answer,
     evaluate_reply,
     final_text,
@@ -129,6 +130,8 @@ def next_effects(state: State, *, with_hooks: bool = True) -> tuple[Effect, ...]
         return (RecordFinding(event=e.RequestAdjusted(adjustments=adjustments.reported_changes)),)
     if adjustments.refused_adjustments and state.phase in (EVALUATING_REPLY, RUNNING_TOOLS):
         return tuple(filter(None, (end_if_adjusted(state),)))
+    if state.run.conclusion is not None and state.phase in ACTIVE_PHASES:
+        return conclude_run(state, state.run.conclusion)
     if state.phase is CALLING_MODEL and state.run.origin.settles:
         return ()  # until the settings of the first agent are recorded
     if state.phase is CALLING_MODEL:
@@ -297,6 +300,7 @@ def _apply_resumed(state: State, event: e.Resumed, at: float, proof: str) -> Sta
             recorded_notes=run.adjustments.recorded_notes, step_options=run.adjustments.step_options
         ),
         compaction=progress_after_resume(state),
+        conclusion=None if state.phase is Phase.IDLE else run.conclusion,
         prompt=replace(
             clear_prompt_errors(run.prompt), steering=Steering(waiting=run.prompt.steering.waiting)
         ),

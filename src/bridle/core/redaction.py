@@ -24,7 +24,7 @@ JSON_FIELDS = ("arguments", "asked_arguments", "content", "edited")
 """Fields with a JSON object as text."""
 TEXT_FIELDS = (
     "text", "message", "partial_text", "summary", "instructions", "summary_words", "replacement", "preview", "output",
-    "changed", "reason", "resource",
+    "changed", "reason", "resource", "traceback",
 )  # fmt: skip
 """Fields that hold content of users, models and tools in the events of a log."""
 EXPLANATION_FIELDS = (

@@ -13,7 +13,7 @@ from bridle.core.recovery.failure_policy import RefusedParameters
 from bridle.values.base import Value
 from bridle.values.budget import Spending, Subrun
 from bridle.values.cache import PromptDropped, PromptStored
-from bridle.values.calls import Compensation, StoredResult, ToolsChanged
+from bridle.values.calls import Compensation, RunConclusion, StoredResult, ToolsChanged
 from bridle.values.errors import Failure, FailureKind
 from bridle.values.events import Compacted, ModelReplied, PartRef, PrefixMoved, RunStop, ViewChanged
 from bridle.values.hooks import HeadEdit
@@ -310,6 +310,8 @@ class Run(Value, kw_only=True):
     compaction: CompactionProgress = CompactionProgress()
     compensations: tuple[Compensation, ...] = ()
     """Completed calls that can be undone, in order of completion."""
+    conclusion: RunConclusion | None = None
+    """The end that a tool asked for; the run ends when no call is running any more."""
     end: RunEnd = RunEnd()
 
 

@@ -35,6 +35,10 @@ DEADLINE_CANCEL = "the tool's time is up"
 """Cancellation message for a tool that reached its deadline."""
 
 
+ANY_ERROR: tuple[type[Exception], ...] = (Exception,)
+"""`declared_errors` of a tool whose every exception is an answer for the model, as with the tools of Bridle."""
+
+
 class NotStarted(Exception):
     """A function did not start within its time, so nothing was done: it had to wait for others."""
 
@@ -75,6 +79,13 @@ class ClaimingTool(Tool, Protocol):
         Must not block.
         """
         ...
+
+
+class DeclaringTool(Tool, Protocol):
+    """A tool that names the exceptions by which it answers the model.  Any other one is taken for a bug."""
+
+    @property
+    def declared_errors(self) -> tuple[type[Exception], ...]: ...
 
 
 class PreviewingTool(Tool, Protocol):

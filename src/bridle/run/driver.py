@@ -172,7 +172,7 @@ class Driver:
         self.contexts.known_secrets = self.known_secrets
         self.tool_runner = self._tool_runner = ToolRunner(
             self.contexts, self._tools, clock, self.record, fit, self._parent_budget, approver, search, prove,
-            sources, self.known_secrets,
+            sources, self.known_secrets, output,
         )  # fmt: skip
         self.answer, self._hooks = self._tool_runner.answer, hooks or {}
         if sources and ask_model is not None:
@@ -248,7 +248,7 @@ class Driver:
         """
         if self.known_secrets is not None and type(event) in GUARDED_EVENTS:
             # guard: event-redacted
-            event = self.known_secrets.redact_event(event)
+            event = self.known_secrets.redact_value(event)
         if not self._record_turn.take_free():
             await self._record_turn.take()
         try:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from bridle.ports.tool import ToolSource
 from bridle.run.model_connection import ModelConnection, make_redactor
 from bridle.values import events as e
+from bridle.values.base import Value
 from bridle.values.calls import ApprovalAsked, CompensationFinished, ServerAnswered, ServerAsked, ToolsChanged
 from bridle.values.hooks import HookDecided
 from bridle.values.media import read_text_document
@@ -35,7 +36,7 @@ KEPT_FIELDS = frozenset((
 ))  # fmt: skip
 """Fields that identify something; they hold no text of a tool."""
 
-E = TypeVar("E", bound=e.Event)
+V = TypeVar("V", bound=Value)
 
 
 @runtime_checkable
@@ -93,8 +94,8 @@ class KnownSecrets:
                 return replace(result, parts=parts, native=None)
         return result
 
-    def redact_event(self, event: E) -> E:
-        """The event without credentials; the same object if there are none in it."""
+    def redact_value(self, event: V) -> V:
+        """The event or value without credentials; the same object if there are none in it."""
         redactor = self._redactor
         if redactor is None:
             return event

@@ -7,6 +7,7 @@ anything follows from it, so that a resumed run does not call a validator again.
 """
 
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -25,12 +26,13 @@ from bridle.tools.function.context_parameter import find_context_parameter
 from bridle.tools.function.invoker import FunctionInvoker
 from bridle.tools.schema.json_form import to_json_form
 from bridle.tools.schema.output_type import OutputType
-from bridle.values.errors import MisuseError
+from bridle.values.calls import RunConclusion
+from bridle.values.errors import EndRun, MisuseError
 from bridle.values.events import OutputChecked
 from bridle.values.message import Reply
 from bridle.values.request import TOOL_SECONDS_DEFAULT
-from bridle.values.result import Result
-from bridle.values.text import describe_error, repair_surrogates
+from bridle.values.result import Messages, Result, suggest_move
+from bridle.values.text import describe_error, escape_text, repair_surrogates
 
 if TYPE_CHECKING:
     from bridle.run.session import Session
@@ -47,6 +49,9 @@ Validator = (
 # not from outside: time of a function of the user's program
 VALIDATOR_SECONDS_MAX = TOOL_SECONDS_DEFAULT
 ONE_ANSWER = "a validator takes the answer, and optionally a `RunContext`"
+LOG = logging.getLogger("bridle.runs")
+UNEXPECTED_STOPS = ("failed", "no_progress", "context")
+"""Ends that are logged.  The others were asked for: by a limit, a person, a rule or the policy of the provider."""
 STOPS_WITHOUT_UNDO = ("done", "waiting", None)
 """Ends after which no compensations are listed."""
 
@@ -56,11 +61,25 @@ async def make_session_result(
 ) -> Result[T]:
     """The result of a run, with the compensations of the runs inside it."""
     result = make_result(opened.session, state, output_type)
+    if result.stop in UNEXPECTED_STOPS:
+        _warn_of_stop(result, state)
     if (hold_session := getattr(opened.store, "hold_session", None)) is not None:
         result = replace(result, _hold=hold_session(opened.session))
     if result.stop in STOPS_WITHOUT_UNDO or not state.run.budget.subruns:
         return result
     return replace(result, compensations=await opened.list_compensations(state))
+
+
+def _warn_of_stop(result: Result[T], state: State) -> None:
+    """Log that a run ended as nobody wants, without a word of its conversation."""
+    kind = f" ({result.failure.kind})" if result.failure is not None else ""
+    LOG.warning(
+        "%s",
+        escape_text(
+            f"the run in session {result.session} stopped as {result.stop}{kind} with the model"
+            f" {state.settings.model.name}. Next: {suggest_move(result)}"
+        ),
+    )
 
 
 def make_result(session: str, state: State, output_type: OutputType[T] | None) -> Result[T]:
@@ -81,11 +100,15 @@ def make_result(session: str, state: State, output_type: OutputType[T] | None) -
         reason=run.end.reason
         or (f"wrapped up: {run.budget.wrap_up_reason}" if run.budget.wrap_up_reason else ""),
         session=session,
-        messages=state.conversation.transcript.messages,
+        messages=Messages(state.conversation.transcript.messages),
         steps=run.budget.spent.steps,
         compensations=list_compensations(state) if run.end.stop not in STOPS_WITHOUT_UNDO else (),
         failure=run.attempt.failure if run.end.stop == "failed" else None,
         external_calls=list_external_calls(state) if run.end.stop == "waiting" else (),
+        adjusted=tuple(
+            dict.fromkeys((*run.adjustments.recorded_notes, *run.adjustments.refused_adjustments))
+        ),
+        _dump_output=to_json_form if output_type is None else output_type.show_json,
         _is_output_missing=output_type is not None and run.evaluation.output is None,
     )
 
@@ -184,6 +207,19 @@ class OutputChecker:
             return ""
         answer = find_structured_answer(state, reply)
         return "" if answer is None else self.find_error(answer)
+
+    def conclude_run(self, end: EndRun) -> RunConclusion:
+        """The end of the run that a tool asked for; raises `TypeError` or `ValueError` for an unusable answer."""
+        if end.failed:
+            return RunConclusion(stop="failed", reason=repair_surrogates(str(end.failed)))
+        if self._output_type is None:
+            if not isinstance(end.answer, str):
+                raise TypeError(f"it is a {type(end.answer).__name__}, and the agent answers with text")
+            return RunConclusion(stop="done", text=repair_surrogates(end.answer))
+        answer = self._output_type.dump_text(end.answer)
+        if error := self.find_error(answer):
+            raise ValueError(error)
+        return RunConclusion(stop="done", text=answer, output=answer)
 
     async def check(self, effect: CheckOutput, context: RunContext, seconds: float | None) -> OutputChecked:
         """Run one validator. An exception is its decision too: try again, or fail."""

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
-from bridle.ports.tool import Tool
+from bridle.ports.forbidden_requests import check_request
+from bridle.ports.tool import ANY_ERROR, Tool
 from bridle.sandbox.host_rules import PORTS, HostRefused, HostRules
 from bridle.tools.function.function_tool import FunctionTool
 from bridle.values.errors import MisuseError
@@ -80,6 +81,7 @@ class PageFetcher:
 
     def _request(self, url: str, deadline: float) -> "str | Redirect":
         parts, host, port = self._hosts.parse_url(url)
+        check_request(url)
         address = self._hosts.resolve_host(host, port)
         connection = http.client.HTTPConnection(host, port)
         # guard: fetch-checked-address
@@ -108,7 +110,7 @@ class Redirect:
 
 def make_fetch_tool(allow: Sequence[str], allow_private: Sequence[str]) -> Tool:
     fetcher = PageFetcher(allow, allow_private)
-    return FunctionTool(fetcher.fetch_page, effect="read", timeout=SECONDS_MAX + 5)
+    return FunctionTool(fetcher.fetch_page, effect="read", timeout=SECONDS_MAX + 5, errors=ANY_ERROR)
 
 
 class DeadlineSocket:

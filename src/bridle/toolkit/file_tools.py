@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Unpack
 
-from bridle.ports.tool import Tool
+from bridle.ports.tool import ANY_ERROR, Tool
 from bridle.tools.function.function_tool import FunctionTool
 from bridle.tools.function.options import ToolOptions
 from bridle.tools.process.run_process import run_process
@@ -224,6 +224,7 @@ class WorkspaceFunction(FunctionTool[..., object, object]):
     def __init__(
         self, workspace: Path, function: Callable[..., object], **options: Unpack[ToolOptions]
     ) -> None:
+        options["errors"] = ANY_ERROR
         super().__init__(function, **options)
         # guard: file-tools-workspace
         self.workspace = workspace

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from bridle.ports.tool import Tool
+from bridle.ports.tool import ANY_ERROR, Tool
 from bridle.tools.function.function_tool import FunctionTool
 
 MARKS = {"pending": "[ ]", "in_progress": "[~]", "done": "[x]"}
@@ -35,4 +35,4 @@ def update_plan(steps: list[PlanStep]) -> str:
 
 
 def make_plan_tool() -> Tool:
-    return FunctionTool(update_plan, effect="read")
+    return FunctionTool(update_plan, effect="read", errors=ANY_ERROR)

@@ -20,7 +20,7 @@ from difflib import get_close_matches
 from hashlib import sha256
 from typing import NamedTuple
 
-from bridle.ports.tool import Tool
+from bridle.ports.tool import ANY_ERROR, Tool
 from bridle.tools.function.function_tool import FunctionTool
 from bridle.values.errors import MisuseError
 from bridle.values.text import escape_text
@@ -133,7 +133,9 @@ def make_skill_tool(folders: Sequence[str | os.PathLike[str]], *, name_folders: 
     if not folders:
         raise MisuseError("name a folder of skills")
     reader = SkillReader(folders, name_folders=name_folders)
-    return FunctionTool(reader.read_skill, description=reader.describe(), effect="read", always=True)
+    return FunctionTool(
+        reader.read_skill, description=reader.describe(), effect="read", always=True, errors=ANY_ERROR
+    )
 
 
 def parse_skill_text(text: str, shown: str) -> SkillText:

@@ -14,7 +14,7 @@ from typing import NoReturn
 from msgspec.structs import replace
 
 from bridle.ports.run_context import RunContext
-from bridle.ports.tool import Json
+from bridle.ports.tool import ANY_ERROR, Json
 from bridle.tools.names import check_tool_name
 from bridle.tools.schema.external_schema import parse_parameters_schema
 from bridle.values.errors import BadTool
@@ -23,6 +23,7 @@ from bridle.values.request import ToolEffect, ToolSpec
 
 @dataclass(frozen=True)
 class ExternalTool:
+    declared_errors = ANY_ERROR
     spec: ToolSpec
 
     async def run(self, arguments: Mapping[str, Json], context: RunContext) -> NoReturn:

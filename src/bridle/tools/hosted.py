@@ -16,7 +16,7 @@ from typing import Any, Literal, NoReturn
 import msgspec
 
 from bridle.ports.run_context import RunContext
-from bridle.ports.tool import Json, Tool
+from bridle.ports.tool import ANY_ERROR, Json, Tool
 from bridle.values.base import Value
 from bridle.values.errors import BadTool
 from bridle.values.message import Media, Text
@@ -48,6 +48,7 @@ class Location(Value, kw_only=True, tag="approximate"):
 class HostedTool:
     """A tool that the provider runs."""
 
+    declared_errors = ANY_ERROR
     spec: ToolSpec
     answering_tools: tuple[Tool, ...] = ()
     """Tools that answer what the provider asks of the client while it uses this one."""

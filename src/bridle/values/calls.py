@@ -49,6 +49,26 @@ class StoredResult(Value, kw_only=True):
         return self.hash[:HANDLE_LENGTH]
 
 
+class ToolError(Value, kw_only=True):
+    """An exception that a tool did not declare: neither `ModelRetry` nor `OutcomeUnknown` nor `EndRun`."""
+
+    type: str
+    place: str = ""
+    """File and line that raised it."""
+    traceback: str = ""
+
+
+class RunConclusion(Value, kw_only=True):
+    """The end of the run that a tool asked for by `EndRun`, or that its error causes."""
+
+    stop: Literal["done", "failed"]
+    reason: str = ""
+    text: str = ""
+    """The answer."""
+    output: str | None = None
+    """JSON of the answer, for an agent with an output type."""
+
+
 Permission = Literal["allow", "ask", "deny"]
 
 

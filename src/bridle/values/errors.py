@@ -17,7 +17,8 @@
 
 Expected outcomes are not exceptions: a limit reached, a refusal, a failed tool or an unreachable model ends a
 run with a value (`Result.stop`). `Result.raise_for_stop` raises `RunStopped` (values/result.py) for callers who
-prefer an exception. `ModelRetry` and `OutcomeUnknown` are not raised by Bridle but by tools and validators.
+prefer an exception. `ModelRetry`, `OutcomeUnknown` and `EndRun` are not raised by
+Bridle but by tools, the first also by validators.
 """
 
 from collections.abc import Sequence
@@ -84,6 +85,20 @@ class ModelRetry(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+
+
+class EndRun(Exception):
+    """Raised by a tool to end the run: `EndRun(answer)` with an answer, `EndRun(failed="why")` as failed.
+
+    No other call of the reply is started, and the model is not asked again.  With an output type the answer
+    is a value of that type; validators do not check it.
+    """
+
+    def __init__(self, answer: object = "", *, failed: str = "") -> None:
+        if failed and answer != "":
+            raise MisuseError("EndRun takes either an answer or `failed`, the reason of a failure, not both")
+        super().__init__(failed or answer)
+        self.answer, self.failed = answer, failed
 
 
 class OutcomeUnknown(Exception):

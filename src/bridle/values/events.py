@@ -36,7 +36,7 @@ from .calls import CompensationStarted as CompensationStarted
 from .calls import ContentRedacted as ContentRedacted
 from .calls import ControlRefused as ControlRefused
 from .calls import ControlRequested as ControlRequested
-from .calls import ResourceClaim, StoredResult
+from .calls import ResourceClaim, RunConclusion, StoredResult, ToolError
 from .calls import ServerAnswered as ServerAnswered
 from .calls import ServerAsked as ServerAsked
 from .calls import ToolInterrupted as ToolInterrupted
@@ -310,6 +310,9 @@ class ToolFinished(EventBase, kw_only=True, tag="tool_finished"):
     """As in `ToolStarted`; the model's if the call did not run."""
     output: str | None = None
     """JSON of the return value, if the tool is an output function that accepted the call."""
+    raised: ToolError | None = None
+    conclusion: RunConclusion | None = None
+    """The end of the run, if the tool raised `EndRun`."""
 
     @property
     def call_id(self) -> str:

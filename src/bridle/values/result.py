@@ -4,8 +4,10 @@ Deltas are shown, never stored. Every item of a stream has `text`, empty if ther
 `print(event.text, end="")` is a complete viewer.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Generic, TypeVar, cast
+from importlib import import_module
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
@@ -15,7 +17,7 @@ from .calls import Compensation
 from .errors import BridleError, Failure, FailureKind
 from .events import Event, RunStop, WaitSource
 from .message import Message, ToolCall
-from .text import render_result
+from .text import render_messages, render_result
 from .usage import Usage
 
 
@@ -141,6 +143,24 @@ DELTA_TYPES = (TextDelta, ReasoningDelta, ToolCallDelta, CallReady, Progress, Su
 T = TypeVar("T")
 
 
+def _describe_message(message: Message) -> str:
+    calls = (f"{call.name}({call.arguments})" for call in message.calls)
+    results = (result.text for result in message.results)
+    return "\n".join(filter(None, (message.text, *calls, *results)))
+
+
+class Messages(tuple[Message, ...]):
+    """The messages of a conversation, which print as a transcript and are shown as one in notebooks."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "\n\n".join(f"{message.role}: {_describe_message(message)}" for message in self)
+
+    def _repr_html_(self) -> str:
+        return render_messages(msgspec.to_builtins(tuple(self)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Result(Generic[T]):
     """Everything a run produced, however it ended."""
@@ -156,7 +176,7 @@ class Result(Generic[T]):
     reason: str
     session: str
     """Pass as `session=` to continue."""
-    messages: tuple[Message, ...]
+    messages: Messages
     steps: int
     compensations: tuple[Compensation, ...] = ()
     """Actions of a run that did not end well that can be undone, in the order to undo them."""
@@ -164,6 +184,10 @@ class Result(Generic[T]):
     """The provider's last failure, if it ended the run."""
     external_calls: tuple[ToolCall, ...] = ()
     """Calls that the run waits for the caller to run; pass their results to `agent.resume(results=…)`."""
+    adjusted: tuple[str, ...] = ()
+    """Everything that was asked for and dropped, clamped, replaced or not followed, one sentence each, with the reason.
+
+    `Agent(on_adjusted="error")` ends a run instead, before anything is sent."""
 
     own_usage: Usage = field(default_factory=Usage)
     own_cost: float | None = None
@@ -172,6 +196,8 @@ class Result(Generic[T]):
     """Runs inside its tools, each with its session and spending."""
     _hold: object = field(default=None, repr=False, compare=False)
     """Keeps the session in a store in memory that drops old ones."""
+    _dump_output: Callable[[Any], object] = field(default=lambda output: output, repr=False, compare=False)
+    """Makes JSON of the output."""
     _is_output_missing: bool = field(default=False, repr=False, compare=False)
     """True if the run ended with an answer that another agent took as text, not as the output type."""
 
@@ -185,6 +211,37 @@ class Result(Generic[T]):
         facts = (f"{self.steps} steps", tokens, cost, f"session {self.session}")
         described = {"stop": self.stop, "reason": self.reason, "text": self.text, "facts": facts}
         return render_result(described, msgspec.to_builtins(self.messages))
+
+    def __str__(self) -> str:
+        """The answer; of a run without one, why it stopped and what to do."""
+        return self.text if self.done else explain_stop(self)
+
+    def to_dict(self, *, messages: bool = False) -> dict[str, object]:
+        """The result as JSON data, for a web handler or a file; with `messages`, the whole conversation too.
+
+        FastAPI sends it by itself for a handler that is annotated `-> Result`.
+        """
+        described: dict[str, object] = {
+            "session": self.session,
+            "stop": self.stop,
+            "reason": self.reason,
+            "text": self.text,
+            "output": self._dump_output(self.output),
+            "cost": self.cost,
+            "steps": self.steps,
+        }
+        listed = ("usage", "failure", "external_calls", "compensations", "subruns", "adjusted")
+        for name in (*listed, "messages") if messages else listed:
+            value = getattr(self, name)
+            described[name] = msgspec.to_builtins(tuple(value) if isinstance(value, Messages) else value)
+        return described
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: object) -> object:
+        """Called by pydantic, which is therefore there; a web framework then sends `to_dict()`."""
+        schemas = import_module("pydantic_core.core_schema")
+        write = schemas.plain_serializer_function_ser_schema(lambda result: result.to_dict())
+        return schemas.is_instance_schema(Result, serialization=write)
 
     def raise_for_stop(self) -> "DoneResult[T]":
         """Return this result with `output` typed as present; raise `RunStopped` without an answer of that type."""
@@ -217,8 +274,33 @@ NEXT_MOVES: dict[RunStop, str] = {
 """Next step for the caller after each end without an answer."""
 
 
+FAILURE_MOVES: dict[FailureKind, str] = {
+    "unauthorized": "check the key of the provider (`bridle doctor`)",
+    "quota": "add credit to the account, or raise its limit",
+    "not_found": "check the name of the model (`bridle models`) and the address",
+    "invalid": "the provider rejected the request: `bridle show {session}` has its words",
+    "unreachable": "check the network and the address (`bridle doctor`)",
+}
+"""Next step after a failure of a provider; after others it is that of `NEXT_MOVES`."""
+
+
+def explain_stop(result: "Result[T]") -> str:
+    """One sentence about a run without an answer: how it stopped, why, and what to do."""
+    why = f": {result.reason}" if result.reason else ""
+    return f"the run stopped as {result.stop!r} without an answer{why}. Next: {suggest_move(result)}"
+
+
+def suggest_move(result: "Result[T]") -> str:
+    kind = result.failure.kind if result.failure is not None else None
+    move = FAILURE_MOVES.get(kind) if kind is not None else None
+    return (move or NEXT_MOVES.get(result.stop, "see `result.reason`")).format(session=result.session)
+
+
 class RunStopped(BridleError):
-    """A run ended without an answer; raised only by `Result.raise_for_stop`."""
+    """A run ended without an answer.
+
+    Raised by `Result.raise_for_stop`, `run(…, check=True)` and an agent with `raise_on_stop=True`.
+    """
 
     def __init__(self, result: "Result[T]") -> None:
         if result.stop == "done":
@@ -228,9 +310,7 @@ class RunStopped(BridleError):
             )
             self.result: Result[object] = cast("Result[object]", result)
             return
-        why = f": {result.reason}" if result.reason else ""
-        move = NEXT_MOVES.get(result.stop, "see `result.reason`").format(session=result.session)
-        super().__init__(f"the run stopped as {result.stop!r} without an answer{why}. Next: {move}")
+        super().__init__(explain_stop(result))
         self.result = cast("Result[object]", result)
 
     @property

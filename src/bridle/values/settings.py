@@ -55,6 +55,8 @@ REPEATS_DEFAULT = 5
 REPROMPTS_DEFAULT = 2
 OnAdjusted = Literal["event", "error"]
 """Reaction if a requested option cannot be sent: record an event, or end the run."""
+ToolErrors = Literal["report", "raise"]
+"""Reaction if a tool raises an exception that it did not declare: report it to the model, or end the run."""
 OnTruncation = Literal["event", "error"]
 """Reaction if a prompt was probably truncated: record an event, or end the run."""
 TOOLS_AT_ONCE_DEFAULT = 32
@@ -179,6 +181,7 @@ class Settings(Value, kw_only=True, gc=True, dict=True):
     extras: tuple[Extra, ...] = ()
     on_truncation: OnTruncation = "event"
     on_adjusted: OnAdjusted = "event"
+    tool_errors: ToolErrors = "report"
     memory: Memory | None = None
     """Set if notes precede the conversation."""
     retrieval: RetrievalSettings | None = None

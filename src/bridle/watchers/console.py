@@ -156,11 +156,13 @@ class Console:
                 self._started[call_id] = at
                 self._running[call_id] = name
                 self._show_running()
-            case e.ToolFinished(result=result, name=name, arguments=arguments):
+            case e.ToolFinished(result=result, name=name, arguments=arguments, raised=raised):
                 if name:  # a call made before this run was resumed
                     call = ToolCall(id=result.call_id, name=name, arguments=arguments)
                     self._calls.setdefault(result.call_id, call)
                 self._print_tool_result(result, at)
+                if raised is not None:
+                    self.note(f"· the tool raised {raised.type} at {raised.place}", "yellow")
             case e.ViewChanged(changes=changes, why=why):
                 self.note(f"· {format_count(len(changes), 'part')} no longer sent: {why}", "yellow")
             case e.Compacted(before_tokens=before, after_tokens=after, why=why):

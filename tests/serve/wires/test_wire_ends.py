@@ -16,7 +16,7 @@ from bridle.sim.faults.actions import OVERFLOW_FIGURES
 from bridle.values.errors import Failure
 from bridle.values.events import RunStop
 from bridle.values.request import Request
-from bridle.values.result import FinalAnswer, Result
+from bridle.values.result import FinalAnswer, Messages, Result
 from bridle.values.usage import Budget, Usage
 from tests.serve.raw_http import RawReply, send
 from tests.serve.served import serve_by_name, serving_gateway
@@ -117,7 +117,7 @@ def test_every_end_without_an_answer_has_a_reply_or_an_error_of_the_wire(name, s
         stop=stop,
         reason="why",
         session="s",
-        messages=(),
+        messages=Messages(),
         steps=1,
     )
 

@@ -257,6 +257,12 @@ class SessionPrinter:
         lines = [("result", f"{result.call_id} {result.outcome} ({about}) {shorten(result.text)}")]
         if whole is not None:
             lines.append(("excerpt", f"of {whole.character_count:,} characters; --result {whole.handle}"))
+        if event.raised is not None:
+            lines.append(
+                ("raised", f"{event.raised.type} at {event.raised.place}, which the tool did not declare")
+            )
+        if event.conclusion is not None:
+            lines.append(("ends", f"the run as {event.conclusion.stop}: the tool raised EndRun"))
         return lines
 
     def _fork_lines(self, fork: e.Forked) -> list[tuple[str, str]]:

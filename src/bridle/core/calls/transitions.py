@@ -29,6 +29,7 @@ from bridle.core.evaluate_reply import (
 from bridle.core.state import CallBatch, Phase, State
 from bridle.values import events as e
 from bridle.values.budget import SubrunWaiting
+from bridle.values.calls import RunConclusion
 from bridle.values.errors import MisuseError
 from bridle.values.message import Message, Text, ToolResult
 from bridle.values.request import HANDOVER_PREFIX
@@ -117,6 +118,8 @@ def apply_tool_finished(state: State, event: e.ToolFinished, at: float, proof: s
         )
     if event.name[: len(HANDOVER_PREFIX)] == HANDOVER_PREFIX:
         before = note_handover(before, event)
+    if (conclusion := _find_conclusion(state, event)) is not None:
+        before = replace(before, run=replace(before.run, conclusion=conclusion))
     batch = state.calls.batch
     if (place := find_call(batch.pending, event.result.call_id)) is None:
         return close_batch(before, at)
@@ -126,6 +129,20 @@ def apply_tool_finished(state: State, event: e.ToolFinished, at: float, proof: s
     pending = replace_call(batch.pending, place, item)
     calls = replace(before.calls, batch=CallBatch(pending=pending, tools_started=batch.tools_started))
     return close_batch(_remember_finished_call(replace(before, calls=calls), item, event, at), at)
+
+
+def _find_conclusion(state: State, event: e.ToolFinished) -> RunConclusion | None:
+    """The end of the run that follows from a result; the first one counts."""
+    if (
+        state.run.conclusion is not None or state.run.prompt.held
+    ):  # else the call belongs to an earlier prompt
+        return None
+    if event.conclusion is None and event.raised is not None and state.settings.tool_errors == "raise":
+        raised = event.raised
+        where = f" at {raised.place}" if raised.place else ""
+        why = f"tool `{event.name}` raised {raised.type}{where}: {event.result.text}"
+        return RunConclusion(stop="failed", reason=why)
+    return event.conclusion
 
 
 def _remember_finished_call(state: State, item: PendingCall, event: e.ToolFinished, at: float) -> State:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from bridle.ports.run_context import RunContext
 from bridle.ports.sandbox import Sandbox, SandboxLimits
-from bridle.ports.tool import Json, Tool
+from bridle.ports.tool import ANY_ERROR, Json, Tool
 from bridle.run.agent_settings import AgentInputs, AgentParts
 from bridle.run.budget.nested import apply_parent_context, current_nested_run
 from bridle.run.budget.program_calls import ProgramCalls
@@ -86,6 +86,7 @@ class ProgramFailed(BridleError):
 
 
 class CodeTool:
+    declared_errors = ANY_ERROR
     runs_programs = True
 
     def __init__(self, bound: BoundCodeMode, tools: Mapping[str, Tool], inputs: AgentInputs[Any]) -> None:

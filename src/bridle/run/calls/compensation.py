@@ -26,6 +26,7 @@ from bridle.values.message import Text, ToolCall, ToolResult
 from bridle.values.text import escape_text
 
 from .handover import list_agents
+from .raised_errors import report_error
 from .run_tool import run_tool
 
 if TYPE_CHECKING:
@@ -171,9 +172,11 @@ async def _run_compensation(driver: Driver, tool: Tool, item: Compensation, acro
         arguments=_compensation_arguments(tool, item, receipt),
     )
     effect = RunTool(call=call, key=item.key, attempt=attempt, timeout_seconds=tool.spec.timeout_seconds)
-    result = await run_tool(tool, effect, driver.contexts.for_call(effect), tool.spec.timeout_seconds)
+    finished = await run_tool(tool, effect, driver.contexts.for_call(effect), tool.spec.timeout_seconds)
+    if finished.error is not None:
+        report_error(call, finished.error, driver.known_secrets)
     await driver.record(
-        e.CompensationFinished(call_id=item.call_id, attempt=attempt, result=result, across=across)
+        e.CompensationFinished(call_id=item.call_id, attempt=attempt, result=finished.result, across=across)
     )
 
 

@@ -17,7 +17,7 @@ from bridle.core.memory import carry_memory
 from bridle.core.state import State
 from bridle.ports.run_context import RunContext
 from bridle.ports.store import Store
-from bridle.ports.tool import Json, Tool
+from bridle.ports.tool import ANY_ERROR, Json, Tool
 from bridle.ports.watcher import Watcher
 from bridle.run.budget.nested import NestedRun
 from bridle.run.budget.sources import BudgetPool
@@ -121,6 +121,8 @@ class Handover:
 
 
 class HandoverTool:
+    declared_errors = ANY_ERROR
+
     def __init__(self, name: str, description: str) -> None:
         tool = f"{HANDOVER_PREFIX}{name}"
         check_tool_name(tool)

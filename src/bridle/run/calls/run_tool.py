@@ -1,7 +1,8 @@
 """Runs one tool call; always returns a result, in time, whatever the tool does.
 
 A tool is foreign code and its failure is for the model to handle, so every exception becomes a text result.
-Only the cancellation of the run itself and a real Ctrl-C pass through.
+Only the cancellation of the run itself and a real Ctrl-C pass through.  An exception that the tool did not declare
+is probably a bug: the caller logs it with its traceback, and the record of the result names its place.
 
 The tool runs in its own task.  If it ignores cancellation it is abandoned after a short grace period, so that
 deadlines hold.
@@ -21,7 +22,7 @@ from bridle.ports.tool import DEADLINE_CANCEL, ClaimingTool, Json, NotStarted, P
 from bridle.run.cancellation import is_interrupt
 from bridle.tools.function.threads import find_not_started, run_in_thread
 from bridle.values.calls import ResourceClaim
-from bridle.values.errors import ModelRetry, OutcomeUnknown
+from bridle.values.errors import EndRun, ModelRetry, OutcomeUnknown
 from bridle.values.message import Media, Outcome, Text, ToolCall, ToolResult
 from bridle.values.text import describe_error, locate_error, repair_surrogates
 
@@ -35,8 +36,19 @@ GRACE_SECONDS = 2.0
 """Time a cancelled tool has for cleanup before it is abandoned."""
 PREVIEW_SECONDS = 10.0
 """Time a tool has to show what a call would do."""
+RUN_ENDED = "This call ended the run."
 MAY_TAKE_EFFECT = "it may still take effect"
 NOT_STARTED_IN_TIME = "the run's time was up before it could start; it was not run"
+
+
+class FinishedCall(NamedTuple):
+    """The result of a call, and what else is recorded with it."""
+
+    result: ToolResult
+    error: BaseException | None = None
+    """An exception that the tool did not declare."""
+    end: EndRun | None = None
+    """The tool's request to end the run."""
 
 
 async def run_tool(
@@ -46,7 +58,7 @@ async def run_tool(
     seconds: float | None,
     is_cut_in_doubt: Callable[[], bool] = lambda: False,
     run_seconds: Callable[[], float | None] = lambda: None,
-) -> ToolResult:
+) -> FinishedCall:
     """Run a call. A call that is cut at its time limit is a `timeout`, or `unknown` if `is_cut_in_doubt` says so.
 
     `run_seconds` is the time left for the run, which goes on while the timeout of the call is paused.
@@ -55,13 +67,14 @@ async def run_tool(
     ended = await run_with_deadline(seconds, partial(_run_parts, tool, call, context), context, run_seconds)
     if isinstance(ended, ToolFailure):
         in_doubt = ended.is_cut and is_cut_in_doubt()
-        return _failed_result(call.id, "unknown" if in_doubt else ended.outcome, ended.message)
+        result = _failed_result(call.id, "unknown" if in_doubt else ended.outcome, ended.message)
+        return FinishedCall(result, ended.error, ended.end)
     # getattr instead of isinstance with a protocol, which would take a tenth of a step's time.
     list_revealed: Callable[[Sequence[Text | Media]], Sequence[str]] | None = getattr(
         tool, "list_revealed_tools", None
     )
     revealed = tuple(list_revealed(ended)) if list_revealed is not None else ()
-    return ToolResult(call_id=call.id, parts=ended, reveals_tools=revealed)
+    return FinishedCall(ToolResult(call_id=call.id, parts=ended, reveals_tools=revealed))
 
 
 async def probe_tool(
@@ -130,6 +143,9 @@ class ToolFailure(NamedTuple):
     is_cut: bool = False
     """It was cut at its time limit and did not say what it had done."""
     is_started: bool = True
+    error: BaseException | None = None
+    """The exception, if it is not one of those by which a tool says what to do."""
+    end: EndRun | None = None
 
 
 R = TypeVar("R")
@@ -235,7 +251,10 @@ async def _run_safely(work: Callable[[], Awaitable[R]]) -> R | ToolFailure:
         if isinstance(error, ModelRetry):
             message = repair_surrogates(error.message[:ERROR_CHARACTERS_MAX])
             return ToolFailure("retry", message, locate_error(error))
-        return ToolFailure("error", _describe_exception(error), locate_error(error))
+        if isinstance(error, EndRun):
+            message = repair_surrogates(str(error.failed)[:ERROR_CHARACTERS_MAX]) or RUN_ENDED
+            return ToolFailure("error" if error.failed else "ok", message, locate_error(error), end=error)
+        return ToolFailure("error", _describe_exception(error), locate_error(error), error=error)
 
 
 async def _run_parts(tool: Tool, call: ToolCall, context: RunContext) -> tuple[Text | Media, ...]:

@@ -24,7 +24,7 @@ from bridle.core.context.excerpt import (
 from bridle.core.state import State
 from bridle.ports.run_context import RunContext
 from bridle.ports.store import Store
-from bridle.ports.tool import Json, Tool
+from bridle.ports.tool import ANY_ERROR, Json, Tool
 from bridle.values.calls import HANDLE_LENGTH, StoredResult
 from bridle.values.errors import Corrupt, MisuseError
 from bridle.values.message import Text, ToolResult
@@ -75,6 +75,8 @@ class ResultStore:
 
 
 class ReadResult:
+    declared_errors = ANY_ERROR
+
     def __init__(self, store: Store, state: Callable[[], State]) -> None:
         self._store, self._state = store, state
 

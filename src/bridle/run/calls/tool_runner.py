@@ -38,9 +38,17 @@ from bridle.run.budget.nested import NestedRun, ParentBudget
 from bridle.run.clock import SessionClock
 from bridle.run.context.run_context import RunContexts
 from bridle.run.known_secrets import KnownSecrets
+from bridle.run.result import NO_CHECKS, OutputChecker
 from bridle.tools.search.search_tools import SearchTools
 from bridle.values import events as e
-from bridle.values.calls import ApprovalVerdict, PendingApproval, ResourceClaim, StoredResult
+from bridle.values.calls import (
+    ApprovalVerdict,
+    PendingApproval,
+    ResourceClaim,
+    RunConclusion,
+    StoredResult,
+    ToolError,
+)
 from bridle.values.errors import MisuseError, Unusable
 from bridle.values.events import ResultSource
 from bridle.values.message import Reply, Text, ToolCall, ToolResult
@@ -56,7 +64,8 @@ from .approval import (
     make_pending_approval,
 )
 from .catalogue import find_initial_tools
-from .run_tool import find_resource_claim, preview_call, probe_tool, run_tool, wait_for_task
+from .raised_errors import report_error
+from .run_tool import FinishedCall, find_resource_claim, preview_call, probe_tool, run_tool, wait_for_task
 from .tool_sources import find_tool_changes
 from .verdicts import encode_edited, read_verdict
 
@@ -81,19 +90,20 @@ class ToolRunner:
         prove: Callable[[e.ApprovalAnswered], str] = lambda _: "",
         sources: Sequence[ToolSource] = (),
         secrets: KnownSecrets | None = None,
+        output: OutputChecker = NO_CHECKS,
     ) -> None:
         """Prepare the runner of one session.
 
         `contexts` makes the `RunContext` of each call.  `fit_result` stores long results and returns the
         excerpt to log.  `parent_budget` limits runs inside the tools.  `approver` asks a person during the
         run.  `search` finds hidden tools.  `prove` signs approvals.  `sources` may add tools during the run.
-        `secrets` are removed from results.
+        `secrets` are removed from results.  `output` checks an answer with which a tool ends the run.
         """
         self._contexts, self._session, self._tools = contexts, contexts.session, tools
         self._clock, self._record = clock, record
         self._fit_result, self._parent_budget, self._prove = fit_result, parent_budget, prove
         self._approver, self._search, self._secrets = approver, search, secrets
-        self._sources, self._sources_lock = sources, asyncio.Lock()
+        self._sources, self._sources_lock, self._output = sources, asyncio.Lock(), output
         self.early_calls = EarlyCalls()
         self._edit_errors: dict[str, list[str]] = {}
 
@@ -128,12 +138,13 @@ class ToolRunner:
         has_lost_run = False
         if early is not None:
             self._parent_budget.confirm_call(call.id)
-            result = await early
+            finished = await early
         else:
             nested = self._parent_budget.begin_call(call.id)
             # guard: tool-run-once
-            result = await self._run_tool(effect, nested)
+            finished = await self._run_tool(effect, nested)
             has_lost_run = nested.has_lost_run
+        result = finished.result
         if call.id in self._parent_budget.waiting:
             await self._record(self._parent_budget.waiting.pop(call.id))
             self._parent_budget.end_call(call.id)
@@ -142,10 +153,27 @@ class ToolRunner:
             await self._add_new_tools()
         if result.outcome == "unknown" and not has_lost_run:
             await self._record_interruption(effect, result)
+        elif finished.error is not None or finished.end is not None:
+            await self._finish_unusual(call, finished)
         elif effect.gives_output and not result.is_error:
             await self._finish_with_output(call, result)
         else:
             await self.finish(call, result)
+
+    async def _finish_unusual(self, call: ToolCall, finished: FinishedCall) -> None:
+        """Record the result of a tool that raised an exception it did not declare, or that ends the run."""
+        result, error, conclusion = finished.result, finished.error, None
+        if finished.end is not None:
+            try:
+                conclusion = self._output.conclude_run(finished.end)
+            except (TypeError, ValueError) as problem:
+                why = f"the tool ended the run with an answer that cannot be used: {problem}"
+                result, error = replace(result, parts=(Text(text=why),), outcome="error"), problem
+                problem.__traceback__ = finished.end.__traceback__  # the place to look at
+        tool = self._tools[call.name]
+        is_declared = error is None or isinstance(error, getattr(tool, "declared_errors", ()))
+        raised = None if is_declared or error is None else report_error(call, error, self._secrets)
+        await self.finish(call, result, raised=raised, conclusion=conclusion)
 
     async def _record_interruption(self, effect: RunTool, result: ToolResult) -> None:
         call = effect.call
@@ -190,12 +218,20 @@ class ToolRunner:
         self._parent_budget.end_call(result.call_id)
 
     async def finish(
-        self, call: ToolCall, result: ToolResult, rule: str = "", source: ResultSource = "run"
+        self,
+        call: ToolCall,
+        result: ToolResult,
+        rule: str = "",
+        source: ResultSource = "run",
+        *,
+        raised: ToolError | None = None,
+        conclusion: RunConclusion | None = None,
     ) -> None:
         """Record a result; the size of the excerpt for the model is decided here, once."""
         if self._secrets is not None:
             # guard: tool-result-redacted
             result = self._secrets.redact_result(result)
+            conclusion = None if conclusion is None else self._secrets.redact_value(conclusion)
         excerpt, whole = await self._fit_result(result)
         await self._record(
             e.ToolFinished(
@@ -205,6 +241,8 @@ class ToolRunner:
                 stored_result=whole,
                 name=call.name,
                 arguments=call.arguments,
+                raised=raised,
+                conclusion=conclusion,
             )
         )
         self._parent_budget.end_call(result.call_id)
@@ -376,7 +414,7 @@ class ToolRunner:
                 found.append(claim)
         return tuple(found)
 
-    async def _run_tool(self, effect: RunTool, nested: NestedRun) -> ToolResult:
+    async def _run_tool(self, effect: RunTool, nested: NestedRun) -> FinishedCall:
         with nested:
             tool, context = self._tools[effect.call.name], self._contexts.for_call(effect)
             nested.traceparent = context.traceparent
@@ -406,7 +444,7 @@ class EarlyCalls:
     def __init__(self) -> None:
         self._ready_calls: dict[int, ToolCall] = {}
         self._read_count = 0
-        self._started: dict[str, tuple[ToolCall, asyncio.Task[ToolResult]]] = {}
+        self._started: dict[str, tuple[ToolCall, asyncio.Task[FinishedCall]]] = {}
         self.discarded_tools: tuple[str, ...] = ()
         """Names of the tools cancelled by the last `discard`."""
 
@@ -419,10 +457,10 @@ class EarlyCalls:
         effect = start_early(state, self._ready_calls, delta.index, len(self._started), self._read_count)
         return None if effect is None or effect.call.id in self._started else effect
 
-    def start(self, effect: RunTool, work: Coroutine[None, None, ToolResult]) -> None:
+    def start(self, effect: RunTool, work: Coroutine[None, None, FinishedCall]) -> None:
         self._started[effect.call.id] = effect.call, asyncio.create_task(work)
 
-    def take_result(self, call: ToolCall) -> Awaitable[ToolResult] | None:
+    def take_result(self, call: ToolCall) -> Awaitable[FinishedCall] | None:
         """The result of the identical call that was started early; None if there is none."""
         started = self._started.get(call.id)
         if started is None or (started[0].name, started[0].arguments) != (call.name, call.arguments):
@@ -445,7 +483,7 @@ class EarlyCalls:
         return self.discarded_tools
 
 
-async def _await_early_result(task: "asyncio.Task[ToolResult]") -> ToolResult:
+async def _await_early_result(task: "asyncio.Task[FinishedCall]") -> FinishedCall:
     """Await an early result in as many event loop turns as a fresh call, so that logs are identical."""
     try:
         await asyncio.sleep(0)

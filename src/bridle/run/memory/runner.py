@@ -12,7 +12,7 @@ from bridle.core.memory import find_notes_caller, make_memory_loaded
 from bridle.core.note_tools import FORGET_TOOL, REMEMBER_TOOL
 from bridle.ports.run_context import RunContext
 from bridle.ports.store import Store
-from bridle.ports.tool import Json, Tool
+from bridle.ports.tool import ANY_ERROR, Json, Tool
 from bridle.run.clock import SessionClock
 from bridle.run.context.instructions import AgentInstructions
 from bridle.run.context.run_context import RunContexts, RunOwner
@@ -127,6 +127,8 @@ class MemoryRunner:
 
 
 class _NoteTool:
+    declared_errors = ANY_ERROR
+
     def __init__(
         self, spec: ToolSpec, work: Callable[[Mapping[str, Json], RunContext], Awaitable[str]]
     ) -> None:

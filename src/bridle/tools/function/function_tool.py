@@ -113,7 +113,7 @@ def tool(
     """Make a function callable by a model.
 
     `ToolOptions` documents the optional arguments: `effect`, `resource`, `approve`, `timeout`, `on_unknown`,
-    `probe`, `once_per`, `at_once`, `compensate`, `always`, `aliases`, `upgrade`.
+    `probe`, `once_per`, `at_once`, `compensate`, `always`, `errors`, `aliases`, `upgrade`.
     """
     local_names = sys._getframe(1).f_locals  # for annotations that name types local to a function
 

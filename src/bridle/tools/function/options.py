@@ -67,6 +67,9 @@ class ToolOptions(TypedDict, total=False):
     """Always visible to the model, however many tools there are."""
     aliases: Sequence[str]
     """Earlier names of the tool: calls that wait under one of them are calls of this tool after an upgrade."""
+    errors: Sequence[type[Exception]]
+    """Exceptions by which the tool answers the model.  Any other one is taken for a bug: it is logged with its
+    traceback, and `Agent(tool_errors="raise")` ends the run.  The model is told about both."""
     upgrade: Callable[[dict[str, Any]], Mapping[str, Json]]
     """Makes the arguments of a call that waits from those of an earlier version of the tool: a pure function that
     gets the old arguments with their defaults. Used if the name or the form of the arguments has changed."""
@@ -106,6 +109,7 @@ class ToolBehavior:
             always_visible=self._read_always(options.get("always", False)),
             aliases=self._read_aliases(options.get("aliases", ())),
         )
+        self.declared_errors = self._read_errors(options.get("errors", ()))
         self.upgrade_arguments = self._read_upgrade(options.get("upgrade"))
         """Makes the arguments of a waiting call from those of an earlier version; None without `upgrade`."""
 
@@ -209,6 +213,13 @@ class ToolBehavior:
                 raise BadTool(f"tool `{self._name}`: aliases names the tool itself; list only earlier names")
         return found
 
+    def _read_errors(self, given: object) -> tuple[type[Exception], ...]:
+        listed = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
+        for each in listed:
+            if not isinstance(each, type) or not issubclass(each, Exception):
+                raise BadTool(f"tool `{self._name}`: errors={given!r} must be a list of exception types")
+        return cast("tuple[type[Exception], ...]", listed)
+
     def _read_upgrade(self, upgrade: object) -> Callable[[dict[str, Any]], Mapping[str, Json]] | None:
         if upgrade is None:
             return None
@@ -292,6 +303,7 @@ class DeclaredTool:
         self.claim_resource, self.probe = behavior.claim_resource, behavior.probe
         self.preview_call = behavior.preview_call
         self.upgrade_arguments = behavior.upgrade_arguments
+        self.declared_errors = behavior.declared_errors
         self.context_type = context_type or behavior.probe_context_type
         """Type of the context that the tool or its probe needs; None if any will do."""
 

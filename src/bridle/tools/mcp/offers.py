@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 
 from bridle.ports.run_context import RunContext
-from bridle.ports.tool import Json
+from bridle.ports.tool import ANY_ERROR, Json
 from bridle.values.base import Value
 from bridle.values.errors import MisuseError
 from bridle.values.message import Media, Message, Text
@@ -146,6 +146,8 @@ def make_resource_specs(server: str, timeout_seconds: float | None) -> tuple[Too
 
 class ResourceTool:
     """A tool of Bridle that lists or reads the resources of a server."""
+
+    declared_errors = ANY_ERROR
 
     def __init__(self, spec: ToolSpec, owner: ResourceReader) -> None:
         self.spec, self._owner = spec, owner

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 from bridle.ports.held_folder import WorkingFolder
 from bridle.ports.run_context import RunContext
 from bridle.ports.sandbox import Sandbox
-from bridle.ports.tool import Json, Tool, ToolListing
+from bridle.ports.tool import ANY_ERROR, Json, Tool, ToolListing
 from bridle.tools.process.run_process import PASSED_VARIABLES
 from bridle.values.errors import MisuseError, OutcomeUnknown
 from bridle.values.request import TOOL_SECONDS_DEFAULT, ToolSpec
@@ -256,6 +256,8 @@ class McpServer:
 
 class ServerTool:
     """A tool of an MCP server."""
+
+    declared_errors = ANY_ERROR
 
     def __init__(self, spec: ToolSpec, owner: McpServer) -> None:
         self.spec, self._owner = spec, owner

@@ -29,7 +29,7 @@ from typing import Any, Unpack
 from bridle.ports.held_folder import WorkingFolder
 from bridle.ports.run_context import RunContext
 from bridle.ports.sandbox import OUTPUT_BYTES_MAX, Sandbox
-from bridle.ports.tool import Json, is_deadline_cancel
+from bridle.ports.tool import ANY_ERROR, Json, is_deadline_cancel
 from bridle.tools.function.invoker import make_result_parts
 from bridle.tools.function.options import DeclaredTool, ToolBehavior, ToolOptions
 from bridle.tools.names import check_tool_name
@@ -96,7 +96,7 @@ class CommandTool(DeclaredTool):
             )
         except ValueError as error:
             raise BadTool(f"tool `{name}`: its schema {error}") from None
-        super().__init__(ToolBehavior(name, description, schema, options))
+        super().__init__(ToolBehavior(name, description, schema, {"errors": ANY_ERROR, **options}))
         missing = [field for field in named if field not in self.behavior.arguments]
         if missing:
             raise BadTool(f"tool `{name}`: {{{missing[0]}}} in its command is not a parameter")

@@ -56,6 +56,18 @@ class OutputType(NamedTuple, Generic[T]):
         """The answer as JSON text, from which `load` reads an equal value; raises TypeError if there is none."""
         return msgspec.json.encode(self.dump(value)).decode()
 
+    def show_json(self, value: object) -> Json:
+        """The answer as JSON data, without the object around it; None for None."""
+        if value is None:
+            return None
+        for each in (self, *self.functions.values()):
+            try:
+                shown = each.dump(value)
+            except TypeError:  # returned by another function
+                continue
+            return shown["value"] if each.is_wrapped and isinstance(shown, dict) else shown
+        return to_json_form(value)
+
     def show(self, value: object) -> object:
         """The answer for a reader that knows the type by its JSON alone: with the tags of unions, and not wrapped."""
         for each in (self, *self.functions.values()):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
 from bridle.ports.run_context import RunContext
-from bridle.ports.tool import Json
+from bridle.ports.tool import ANY_ERROR, Json
 from bridle.ports.tool_index import ToolIndex
 from bridle.tools.names import split_tool_name
 from bridle.values.message import Media, Text
@@ -32,6 +32,8 @@ _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]+")
 
 class SearchTools:
     """Searches the hidden `tools`."""
+
+    declared_errors = ANY_ERROR
 
     def __init__(self, index: ToolIndex, tools: Sequence[ToolSpec], found_max: int) -> None:
         self._index, self._found_max = index, found_max
