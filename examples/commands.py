@@ -23,7 +23,7 @@ search = CommandTool(
 )
 
 
-@tool(effect="read", timeout=10)
+@tool(effect="read", timeout=10, errors=[ValueError])
 async def count_words(note: str) -> int:
     """Count the words of a note.
 

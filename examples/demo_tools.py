@@ -47,7 +47,7 @@ SAMPLE_WEATHER = {
 }
 
 
-@tool(effect="read")
+@tool(effect="read", errors=[ValueError])
 def calculate(expression: str) -> str:
     """Work out an arithmetic expression such as "17 * 23 - 100".
 
@@ -61,7 +61,7 @@ def calculate(expression: str) -> str:
     return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
-@tool(effect="read")
+@tool(effect="read", errors=[ValueError])
 async def get_weather(city: str) -> str:
     """The weather in a city now.  Sample data, made up for the demo.
 
@@ -77,7 +77,7 @@ async def get_weather(city: str) -> str:
     return f"{degrees} °C, {sky} (sample data)"
 
 
-@tool(effect="read")
+@tool(effect="read", errors=[ValueError])
 def search_files(pattern: str) -> str:
     """Search the notes for a word or regular expression; gives file, line number and line.
 
@@ -97,7 +97,7 @@ def search_files(pattern: str) -> str:
     return "\n".join(found[:MATCHES_MAX]) or f"No matches for {pattern!r}."
 
 
-@tool(effect="read")
+@tool(effect="read", errors=[ValueError])
 def read_file(path: str) -> str:
     """Read one of the notes.
 

@@ -40,7 +40,7 @@ class PrintedTrace:
         return True
 
 
-@tool(effect="read")
+@tool(effect="read", errors=[LookupError])
 def find_order(number: int) -> str:
     """Find an order."""
     if number > 100:

@@ -73,7 +73,7 @@ class ClinicTools:
         found = sorted(self._clinic.guidelines, key=count_words, reverse=True)
         return [each for each in found[:GUIDELINES_MAX] if count_words(each)]
 
-    @tool(effect="read")
+    @tool(effect="read", errors=[MissingInput])
     def compute_risk_score(self, patient: str, score: ScoreName) -> Score:
         """Compute a score: kidney function (egfr), pneumonia (curb65), stroke in atrial fibrillation (cha2ds2_vasc)."""
         try:
@@ -95,7 +95,7 @@ class ClinicTools:
 
     @tool(
         effect="write", resource="orders:{patient}", approve=True, once_per="session",
-        on_unknown="probe", probe=find_order, compensate=cancel_order,
+        on_unknown="probe", probe=find_order, compensate=cancel_order, errors=[ValueError],
     )  # fmt: skip
     def order_medication(
         self,
@@ -120,7 +120,7 @@ class ClinicTools:
 
     @tool(
         effect="write", resource="orders:{patient}", approve=True, once_per="session",
-        on_unknown="probe", probe=find_order, compensate=cancel_order,
+        on_unknown="probe", probe=find_order, compensate=cancel_order, errors=[ValueError],
     )  # fmt: skip
     def order_test(self, ctx: RunContext[object], patient: str, test: str, reason: str = "") -> str:
         """Order a laboratory test. It waits for a clinician."""

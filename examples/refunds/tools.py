@@ -76,7 +76,7 @@ def find_payment(ctx: RunContext[object]) -> str | None:
     return f"paid {line}" if line else None
 
 
-@tool(effect="write", resource="bank", on_unknown="retry")
+@tool(effect="write", resource="bank", on_unknown="retry", errors=[ValueError])
 def take_back(ctx: RunContext[object], order: int, usd: int) -> str:
     """Undo a payment by a line with the negative amount, once for each key; the ledger is never rewritten."""
     ledger = find_file(ctx, LEDGER)

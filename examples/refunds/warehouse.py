@@ -27,7 +27,7 @@ def reserve_replacement(ctx: RunContext[object], order: int) -> str:
     return write_once(ctx, f"order {order} reserved")
 
 
-@tool(effect="write", resource="courier:{order}", on_unknown="ask")
+@tool(effect="write", resource="courier:{order}", on_unknown="ask", errors=[RuntimeError])
 def book_courier(order: int) -> str:
     """Send the goods that are set aside."""
     if order in NO_COURIER:

@@ -133,7 +133,7 @@ def test_a_key_in_an_exception_reaches_neither_log_nor_record(caplog, monkeypatc
         raise RuntimeError(f"401 for {key}")
     except RuntimeError as error:
         described = report_error(
-            ToolCall(id="c1", name="leak", arguments="{}"), error, KnownSecrets([connection])
+            leak, ToolCall(id="c1", name="leak", arguments="{}"), error, KnownSecrets([connection])
         )
     assert key not in caplog.text
     assert key not in described.traceback

@@ -173,8 +173,7 @@ async def _run_compensation(driver: Driver, tool: Tool, item: Compensation, acro
     )
     effect = RunTool(call=call, key=item.key, attempt=attempt, timeout_seconds=tool.spec.timeout_seconds)
     finished = await run_tool(tool, effect, driver.contexts.for_call(effect), tool.spec.timeout_seconds)
-    if finished.error is not None:
-        report_error(call, finished.error, driver.known_secrets)
+    report_error(tool, call, finished.error, driver.known_secrets)
     await driver.record(
         e.CompensationFinished(call_id=item.call_id, attempt=attempt, result=finished.result, across=across)
     )

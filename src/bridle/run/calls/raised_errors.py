@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from bridle.ports.tool import Tool
 from bridle.values.calls import ToolError
 from bridle.values.message import ToolCall
 from bridle.values.text import escape_text, locate_error, repair_surrogates
@@ -22,8 +23,12 @@ TRACEBACK_CHARACTERS_MAX = 8_000
 OWN_FILES = str(Path(__file__).parents[2])
 
 
-def report_error(call: ToolCall, error: BaseException, secrets: "KnownSecrets | None") -> ToolError:
-    """Log an exception of a tool with its traceback, and return its description without credentials."""
+def report_error(
+    tool: Tool, call: ToolCall, error: BaseException | None, secrets: "KnownSecrets | None"
+) -> ToolError | None:
+    """Log an exception that the tool did not declare, and return its description, without credentials."""
+    if error is None or isinstance(error, getattr(tool, "declared_errors", ())):
+        return None
     located = locate_error(error)
     start = _skip_own_frames(error.__traceback__)
     try:

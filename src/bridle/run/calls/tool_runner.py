@@ -170,9 +170,7 @@ class ToolRunner:
                 why = f"the tool ended the run with an answer that cannot be used: {problem}"
                 result, error = replace(result, parts=(Text(text=why),), outcome="error"), problem
                 problem.__traceback__ = finished.end.__traceback__  # the place to look at
-        tool = self._tools[call.name]
-        is_declared = error is None or isinstance(error, getattr(tool, "declared_errors", ()))
-        raised = None if is_declared or error is None else report_error(call, error, self._secrets)
+        raised = report_error(self._tools[call.name], call, error, self._secrets)
         await self.finish(call, result, raised=raised, conclusion=conclusion)
 
     async def _record_interruption(self, effect: RunTool, result: ToolResult) -> None:
