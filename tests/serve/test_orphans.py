@@ -192,3 +192,21 @@ async def test_a_server_that_resumes_nothing_adopts_nothing(tmp_path, monkeypatc
         monkeypatch.setattr(host.store, "announce_server", announce_and_count)
         await asyncio.wait_for(again.wait(), PATIENCE_SECONDS)
     assert not looked
+
+
+@in_loop
+async def test_a_fork_that_is_seen_before_its_first_own_record_is_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(adoption, "LOOK_SHARE_MAX", 1e9)
+    path = tmp_path / "log.db"
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(path)], timeout=PATIENCE_SECONDS, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    store = open_store(path)
+    length = len(await store.read("lost"))
+    search = adoption.OrphanSearch(store, lambda _: False)
+    await store.fork("lost", length, "branch")
+    found = await search.look()
+    await Agent("sim:", store=store).fork("lost", at=length, new="branch")
+    for _ in range(LOOKS):
+        found += await search.look()
+    assert found == ["lost"]
+    await store.close()

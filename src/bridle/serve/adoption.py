@@ -26,6 +26,7 @@ from bridle.values.calls import ApprovalAnswered, ContentRedacted
 from bridle.values.errors import BridleError, Conflict, Corrupt, Unusable
 from bridle.values.events import (
     Configured,
+    Event,
     Forked,
     Imported,
     LogRepaired,
@@ -82,8 +83,8 @@ class OrphanSearch:
         self._store, self._is_run_here = store, is_run_here
         self._lengths: dict[str, int] = {}
         """Numbers of records at the latest look."""
-        self._driven: dict[str, None] = {}
-        """Sessions with a run in progress, those that were checked longest ago first."""
+        self._driven: dict[str, bool] = {}
+        """Sessions with a run in progress, those that were checked longest ago first; True if a look saw the lease."""
         self._free: dict[str, int] = {}
         """Those whose lease was free at the latest look, with their lengths then."""
         self._failed: set[str] = set()
@@ -101,7 +102,7 @@ class OrphanSearch:
 
     def watch(self, session: str) -> None:
         """Say that another process drives the run of a session."""
-        self._driven.setdefault(session)
+        self._driven[session] = True
 
     def leave(self, session: str) -> None:
         """Find this session no more, until its run has ended in another process."""
@@ -119,7 +120,7 @@ class OrphanSearch:
             self._driven.pop(session, None)
         checked = [*self._driven][:LEASES_CHECKED_MAX]
         for session in checked:
-            self._driven[session] = self._driven.pop(session)
+            self._driven[session] = self._driven.pop(session)  # to the end
         self._free = {
             session: self._lengths.get(session, 0) for session in checked
             if not self._is_run_here(session) and not await self._store.is_leased(session)
@@ -147,17 +148,20 @@ class OrphanSearch:
         if not last or isinstance(last[-1].event, RunEnded):
             self._driven.pop(info.id, None)
             self._failed.discard(info.id)
-        elif info.id not in self._failed and await self._is_driven(info, last[-1]):
-            self.watch(info.id)
+        elif info.id not in self._failed:
+            await self._judge_unfinished(info, last[-1].event)
 
-    async def _is_driven(self, info: SessionInfo, last: Record) -> bool:
-        """True if a process drives the session, or drove it a moment ago."""
-        event = last.event
-        is_outside = isinstance(event, ToolFinished) and event.source == "caller"
-        is_outside = is_outside or isinstance(event, OUTSIDE_EVENTS)
-        if not is_outside and time.time() - info.updated_at < DRIVEN_SECONDS:
-            return True
-        return supports(self._store, LeaseInspectable) and await self._store.is_leased(info.id)
+    async def _judge_unfinished(self, info: SessionInfo, last: Event) -> None:
+        """Watch a session that a process drives, or drove a moment ago."""
+        is_outside = isinstance(last, OUTSIDE_EVENTS) or (
+            isinstance(last, ToolFinished) and last.source == "caller"
+        )
+        if supports(self._store, LeaseInspectable) and await self._store.is_leased(info.id):
+            self._driven[info.id] = True
+        elif not is_outside and time.time() - info.updated_at < DRIVEN_SECONDS:
+            self._driven.setdefault(info.id, False)
+        elif is_outside and not self._driven.get(info.id, True):
+            del self._driven[info.id]  # a fork, which was seen before its own first record was written
 
     async def _is_left(self, session: str, length: int) -> bool:
         """True if nothing has happened in a session whose lease was free at the look before."""
