@@ -22,7 +22,7 @@ KEPT = {
     "the identity of a person, a tenant or an agent": """
         across by caller callers cross_tenant handed_over_to owner owners proof settled_by tenant tenants""",
     "the name of a tool, a model, a rule, a server or an option": """
-        aliases alternative code compensation continues concept discarded_tools display effort family functions handover hook
+        aliases alternative code compensation continues concept ToolError.type ToolError.place discarded_tools display effort family functions handover hook
         missing mode model model_key name names option omitted_extras omitted_tools reveals_tools rule
         server step_functions strategies term terms tool tools validator validators wire ToolsChanged.changed
         TrialScored.task TrialScored.cell TrialScored.tags TrialScored.suite TrialScored.stop TrialScored.plan TrialScored.planned TrialScored.source TrialScored.python""",

@@ -6,7 +6,8 @@ The overview of all commands imports next to nothing, so that it is there at onc
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +110,8 @@ EXIT_MISUSE, EXIT_CANCELLED, EXIT_PIPE = 2, 130, 141
 
 
 COMMANDS_THAT_SHOW_RUNS = ("run", "chat", "resume")
+LOGGERS_OF_RUNS = ("bridle.failures", "bridle.tools")
+"""They would write in the middle of a screen that shows the same."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -135,6 +138,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
+@contextmanager
+def _silence_loggers() -> Iterator[None]:
+    loggers = [import_module("logging").getLogger(name) for name in LOGGERS_OF_RUNS]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.disabled = False
+
+
 def _dispatch(given: list[str]) -> int:
     if given[:1] == ["help"] and len(given) > 1:
         given = [given[1], "--help"]
@@ -145,13 +160,10 @@ def _dispatch(given: list[str]) -> int:
         print(f"bridle {__version__}")
         return 0
     name, *rest = given
-    if name in COMMANDS_THAT_SHOW_RUNS:
-        # The screen shows what these loggers would write in the middle of it.
-        for logger in ("bridle.runs", "bridle.tools"):
-            import_module("logging").getLogger(logger).disabled = True
     errors = import_module("bridle.values.errors")
     try:
-        return _run_command(name, rest)
+        with _silence_loggers() if name in COMMANDS_THAT_SHOW_RUNS else nullcontext():
+            return _run_command(name, rest)
     except errors.BridleError as error:
         _print_error(str(error))
         return EXIT_MISUSE

@@ -49,7 +49,7 @@ Validator = (
 # not from outside: time of a function of the user's program
 VALIDATOR_SECONDS_MAX = TOOL_SECONDS_DEFAULT
 ONE_ANSWER = "a validator takes the answer, and optionally a `RunContext`"
-LOG = logging.getLogger("bridle.runs")
+LOG = logging.getLogger("bridle.failures")
 UNEXPECTED_STOPS = ("failed", "no_progress", "context")
 """Ends that are logged.  The others were asked for: by a limit, a person, a rule or the policy of the provider."""
 STOPS_WITHOUT_UNDO = ("done", "waiting", None)

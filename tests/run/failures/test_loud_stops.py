@@ -20,7 +20,7 @@ def make_agent(*replies, **options):
 
 
 def list_warnings(caplog):
-    return [each for each in caplog.records if each.name == "bridle.runs"]
+    return [each for each in caplog.records if each.name == "bridle.failures"]
 
 
 def test_a_failed_run_logs_one_warning_without_private_text(caplog):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bridle.run.known_secrets import KnownSecrets
 
 LOG = logging.getLogger("bridle.tools")
+# not from outside: what is kept of the traceback of a tool
 TRACEBACK_CHARACTERS_MAX = 8_000
 OWN_FILES = str(Path(__file__).parents[2])
 
