@@ -8,7 +8,7 @@ does not mind.
 
     python bench/speed.py                                  everything, about 20 minutes; then the targets
     python bench/speed.py --suites loop,text --protos anthropic --rounds 5 --peers raw-aiohttp,pydantic-ai
-    python bench/speed.py --json > bench/speed.json        the recording that docs/performance.md is made from
+    python bench/speed.py --json > bench/speed.json        the recording that docs/evidence.md is made from
     python bench/speed.py --suites loop --json --update    replace these suites in bench/speed.json, keep the others
     BRIDLE_BENCH_PORT=9800 python bench/speed.py           beside another benchmark on the same machine
 

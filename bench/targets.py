@@ -1,6 +1,6 @@
 """The targets of speed and weight, and what a recorded measurement says about each.
 
-`bench/speed.py` records the figures in `bench/speed.json`; docs/generate.py writes docs/performance.md from that file.
+`bench/speed.py` records the figures in `bench/speed.json`; docs/generate.py writes docs/evidence.md from that file.
 """
 
 from typing import NamedTuple

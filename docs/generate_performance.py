@@ -1,4 +1,4 @@
-"""The tables of docs/performance.md, from the recording bench/speed.json and the targets in bench/targets.py."""
+"""The tables of docs/evidence.md, from the recording bench/speed.json and the targets in bench/targets.py."""
 
 import json
 import runpy

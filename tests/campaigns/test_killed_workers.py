@@ -4,7 +4,7 @@ Workers note every charge in a file outside of the store, and the simulated prov
 
     BRIDLE_CAMPAIGN=10 pytest -s tests/campaigns/test_killed_workers.py    # ten times as many kills
 
-The figures are in docs/temporal.md.
+The figures are in docs/evidence.md.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """kill -9 after every record of a run with five payments, and again while it is resumed: on both stores.
 
 BRIDLE_CAMPAIGN above 1 tries every policy on every store, and kills the resumed run at more of its records; `pytest -s`
-prints the kills.  The figures are in docs/stores.md.
+prints the kills.  The figures are in docs/evidence.md.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 The inner runs are those of agents, of programs (code mode), and of a model that an MCP server asks.  A process is
 stopped or killed before or after any operation of its store.  Each tool writes its runs to a file.  Every 31st point
-is tried; BRIDLE_CAMPAIGN=31 tries all.  The figures are in docs/stores.md.
+is tried; BRIDLE_CAMPAIGN=31 tries all.  The figures are in docs/evidence.md.
 """
 
 import asyncio
