@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import cast
 
 import msgspec
+from generate_cookbook import cookbook, from_langgraph, from_openai_agents, from_openai_sdk, from_pydantic_ai
 from generate_performance import (
     delta_costs,
     durable_steps,
@@ -31,7 +32,6 @@ from generate_performance import (
     step_calls,
     step_costs,
 )
-from generate_programs import from_langgraph, from_openai_agents, from_openai_sdk, from_pydantic_ai, programs
 from generate_reference import (
     agent_file_keys,
     agent_parameters,
@@ -456,7 +456,7 @@ BLOCKS: list[tuple[str, Callable[[], str]]] = [
     ("evidence.md", start_costs),
     ("reference/routes.md", routes),
     ("caching.md", cache_verdicts),
-    ("programs.md", programs),
+    ("cookbook.md", cookbook),
     ("migrating.md", from_pydantic_ai),
     ("migrating.md", from_openai_agents),
     ("migrating.md", from_langgraph),

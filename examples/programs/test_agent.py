@@ -1,6 +1,5 @@
 from bridle import Agent
-from bridle.testing import scripted
-from bridle.testing.scripted_model import call_reply
+from bridle.testing import call_reply, scripted
 
 
 def in_stock(article: str) -> int:

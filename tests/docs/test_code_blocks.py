@@ -32,7 +32,7 @@ PAGES = {
 }
 ELSEWHERE = {
     "migrating.md": "tests/docs/test_programs.py runs the files that these blocks come from",
-    "programs.md": "tests/docs/test_programs.py runs the files that these blocks come from",
+    "cookbook.md": "tests/docs/test_programs.py runs the files that these blocks come from",
 }
 NEEDED = {
     "from fastapi": "fastapi",

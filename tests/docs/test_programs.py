@@ -1,6 +1,6 @@
-"""The first programs run, ours and the peers', against the simulator over HTTP.
+"""The recipes of the cookbook run against the simulator over HTTP, and so does the same agent with other libraries.
 
-The peers' programs run where Pydantic AI is installed (`make oracles`).
+Programs with other libraries run where these are installed (`make oracles`).
 """
 
 import importlib.util
@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "examples" / "programs"
-PAGE = runpy.run_path(str(ROOT / "docs" / "generate_programs.py"))
+PAGE = runpy.run_path(str(ROOT / "docs" / "generate_cookbook.py"))
 EXPECTED = {
     "hello": "391",
     "typed_tools": "It is warmer in Tokyo: 24 °C",
@@ -28,10 +28,6 @@ EXPECTED = {
     "sub_agents": "order_status returned: sent on Monday",
 }
 HERE = importlib.util.find_spec
-PEERS = [
-    "",
-    pytest.param("pydantic_ai", marks=pytest.mark.skipif(not HERE("pydantic_ai"), reason="no Pydantic AI")),
-]
 
 
 @pytest.fixture(scope="module")
@@ -54,24 +50,21 @@ def run(environment, folder, path, *words):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("peer", PEERS)
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_program_prints_its_answer(environment, tmp_path, name, peer):
-    assert EXPECTED[name] in run(environment, tmp_path, PROGRAMS / peer / f"{name}.py")
+def test_a_program_prints_its_answer(environment, tmp_path, name):
+    assert EXPECTED[name] in run(environment, tmp_path, PROGRAMS / f"{name}.py")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("peer", PEERS)
-def test_an_approval_is_answered_in_another_process(environment, tmp_path, peer):
-    program = PROGRAMS / peer / "approvals.py"
+def test_an_approval_is_answered_in_another_process(environment, tmp_path):
+    program = PROGRAMS / "approvals.py"
     assert run(environment, tmp_path, program, "ask") == "waiting\n"
     assert "refunded order 4" in run(environment, tmp_path, program, "answer")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("peer", PEERS)
-def test_the_tests_pass(environment, tmp_path, peer):
-    program = PROGRAMS / peer / "test_agent.py"
+def test_the_tests_pass(environment, tmp_path):
+    program = PROGRAMS / "test_agent.py"
     command = [sys.executable, "-m", "pytest", "-c", os.devnull, "-p", "no:cacheprovider", str(program)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert "1 passed" in done.stdout, done.stdout + done.stderr
@@ -79,11 +72,10 @@ def test_the_tests_pass(environment, tmp_path, peer):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not HERE("fastapi"), reason="FastAPI is not installed; `make oracles` installs it")
-@pytest.mark.parametrize("peer", PEERS)
-def test_the_server_streams(environment, tmp_path, peer):
+def test_the_server_streams(environment, tmp_path):
     program = f"""
 import asyncio, runpy
-app = runpy.run_path({str(PROGRAMS / peer / "fastapi_stream.py")!r})["app"]
+app = runpy.run_path({str(PROGRAMS / "fastapi_stream.py")!r})["app"]
 async def main():
     gone = asyncio.Event()
     async def receive():
@@ -100,22 +92,20 @@ asyncio.run(main())
     script = tmp_path / "drive.py"
     script.write_text(program)
     shown = run(environment, tmp_path, script)
-    assert shown.startswith("event: ") and "391" in shown
-    assert ("event: final_answer" in shown) is not peer.startswith("pydantic")
+    assert shown.startswith("event: ") and "391" in shown and "event: final_answer" in shown
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(
     not all(map(HERE, ("nbclient", "ipykernel"))), reason="no notebook kernel; `make oracles` installs one"
 )
-@pytest.mark.parametrize("peer", PEERS)
-def test_the_notebook_shows_the_answer(environment, tmp_path, monkeypatch, peer):
+def test_the_notebook_shows_the_answer(environment, tmp_path, monkeypatch):
     import nbclient
     import nbformat
 
     for name in environment.keys() - os.environ.keys():
         monkeypatch.setenv(name, environment[name])
-    source = (PROGRAMS / peer / "notebook.py").read_text()
+    source = (PROGRAMS / "notebook.py").read_text()
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
     nbclient.NotebookClient(book, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
     shown = [output.data for output in book.cells[0].outputs if output.output_type == "display_data"]
@@ -201,4 +191,3 @@ def test_conversations_of_each_library_are_imported(environment, tmp_path, name)
 def test_every_program_is_on_the_page():
     listed = {name for name, _, _ in PAGE["PROGRAMS"]}
     assert listed == {path.stem for path in PROGRAMS.glob("*.py")}
-    assert listed == {path.stem for path in (PROGRAMS / "pydantic_ai").glob("*.py")}
