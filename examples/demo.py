@@ -205,6 +205,8 @@ def kill_while_paying(demo: Demo) -> None:
         demo.type("kill", "-9", str(running.pid))
         running.kill()
         code = running.wait()
+        if sys.stdout.isatty():
+            print("\r\x1b[2K", end="", flush=True)  # the line that the killed process was drawing
     demo.show_ledger()
     demo.check("the process was killed after two payments", (code, demo.list_orders()), (-9, [4411, 4412]))
 

@@ -124,7 +124,7 @@ def draw_terminal(lines: list[str]) -> str:
     width = PAD * 2 + COLUMNS * CELL
     height = PAD * 2 + len(lines) * LINE
     rows = "".join(
-        f'<text x="{PAD}" y="{PAD + (number + 0.8) * LINE:.1f}" xml:space="preserve">{_spans(line)}</text>\n'
+        f'<text x="{PAD}" y="{PAD + (number + 0.8) * LINE:.1f}" xml:space="preserve">{draw_spans(line)}</text>\n'
         for number, line in enumerate(lines)
     )
     return (
@@ -134,7 +134,7 @@ def draw_terminal(lines: list[str]) -> str:
     )
 
 
-def _spans(line: str) -> str:
+def draw_spans(line: str) -> str:
     """The text of a line, with the colours and weights of its escape sequences."""
     spans, style = [], ""
     for part in re.split(r"(\x1b\[[0-9;]*m)", line):

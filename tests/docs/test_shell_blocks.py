@@ -48,6 +48,10 @@ from bridle import Agent, Budget, Limits
 agent = Agent("sim:", store=os.environ["BRIDLE_STORE"], budget=Budget(tenant=Limits(usd=50)))
 agent.run_sync("Hello!", tenant="acme")
 """,
+    "docs/first_agent.md": """
+from bridle import Agent
+Agent("sim:", store="shop.db").run_sync("Hello!", "ann")
+""",
     "docs/tutorial.md": """
 from bridle import Agent
 Agent("sim:", store="shop.db").run_sync("Hello!", "tuesday")

@@ -119,7 +119,7 @@ def test_links_follow_their_pages():
 
 def test_pictures_are_those_that_the_program_takes():
     taking = load_program("docs/site/take_pictures.py")
-    named = {f"{name}.svg" for name in (*taking.TERMINALS, "log")} | {
+    named = {f"{name}.svg" for name in (*taking.TERMINALS, "log", "demo")} | {
         f"inspector-{name}.png" for name in taking.INSPECTOR
     }
     assert {path.name for path in (ROOT / "docs" / "pictures").iterdir()} == named
@@ -146,3 +146,15 @@ def test_paths_in_tables_are_short():
     assert pages.shorten_table_paths(f"`src/bridle/a.py`\n{row}\n") == (
         "`src/bridle/a.py`\n| a model | `core/x.py` | `test_x` |\n"
     )
+
+
+def test_the_film_shows_what_the_terminal_showed(monkeypatch):
+    monkeypatch.syspath_prepend(str(SITE))
+    recording = load_program("docs/site/record_demo.py")
+    output = [(0.0, "\x1b[36mfirst\x1b[0m\r\n"), (0.5, "waiting"), (9.5, "\r\x1b[2Kdone\r\n"), (9.6, "last")]
+    shown = recording.find_texts(recording.shorten_pauses(output))
+    assert [(each.row, each.text, each.end) for each in shown] == [
+        (0, "\x1b[36mfirst\x1b[0m", None), (1, "waiting", 1.6), (1, "done", None), (2, "last", None),
+    ]  # fmt: skip
+    film = recording.draw_film(shown)
+    assert film.count("<text ") == 4 and "prefers-reduced-motion" in film
