@@ -18,9 +18,11 @@ from pages import (
     HOME,
     ROOT,
     Section,
+    describe_pages,
     map_pages,
     move_links,
     read_sections,
+    read_title,
     shorten_table_paths,
     show_source,
     source_page,
@@ -29,6 +31,8 @@ from sphinx.cmd.build import build_main
 
 HERE = Path(__file__).parent
 PICTURES = ROOT / "docs" / "pictures"
+SKILL = ROOT / "SKILL.md"
+"""What a coding agent should know before it writes a program with Bridle."""
 
 
 def main() -> int:
@@ -46,6 +50,8 @@ def main() -> int:
     options = ["-b", "html", "-c", str(HERE), "-W", "--keep-going", "-q", "-d", str(source / ".doctrees")]
     if code := build_main([*options, str(source), str(asked.out)]):
         return code
+    (asked.out / "llms.txt").write_text(list_for_models(), encoding="utf-8")
+    shutil.copy(SKILL, asked.out / "SKILL.md")
     print(asked.out / "index.html")
     if asked.open:
         webbrowser.open((asked.out / "index.html").as_uri())
@@ -77,6 +83,22 @@ def write_pages(folder: Path) -> int:
         path.write_text(text, encoding="utf-8")
     shutil.copytree(PICTURES, folder / "pictures")
     return len(pages)
+
+
+def list_for_models() -> str:
+    """The file llms.txt: what Bridle is, and every page with what it is for, for programs that read the site."""
+    name, claim, *_ = (ROOT / HOME).read_text(encoding="utf-8").split("\n\n")
+    sections = read_sections()
+    mapped = map_pages(sections)
+    about = describe_pages()
+    parts = [f"{name}\n\n> {claim.strip('*')}\n\nFor coding agents: [SKILL.md](SKILL.md)\n"]
+    for section in sections:
+        lines = [
+            f"- [{read_title(page)}]({mapped[page].removesuffix('.md')}.html){about.get(page, '')}"
+            for page in section.pages
+        ]
+        parts.append(f"## {section.caption}\n\n" + "\n".join(lines) + "\n")
+    return "\n".join(parts)
 
 
 def write_navigation(sections: list[Section], mapped: dict[str, str], api: list[str]) -> str:

@@ -50,6 +50,23 @@ def read_sections() -> list[Section]:
     return [*sections, Section("Decisions", tuple(decisions)), Section("Project", PROJECT_PAGES)]
 
 
+def describe_pages() -> dict[str, str]:
+    """What each page is for, as docs/README.md says it, after a colon; by its path in the repository."""
+    found: dict[str, str] = {}
+    for row in re.findall(r"^\| .* \|$", CONTENTS.read_text(encoding="utf-8"), re.MULTILINE):
+        links = [target for _, target in LINK.findall(row) if not _is_outside(target)]
+        texts = [cell.strip() for cell in row.strip("|").split("|") if not LINK.search(cell)]
+        if len(links) == 1 and texts:
+            found[_repository_path("docs", links[0])] = f": {texts[0]}"
+    return found
+
+
+def read_title(page: str) -> str:
+    """The first heading of a page."""
+    first = (ROOT / page).read_text(encoding="utf-8").lstrip().partition("\n")[0]
+    return first.removeprefix("# ").strip()
+
+
 def map_pages(sections: Iterable[Section]) -> dict[str, str]:
     """Each page's path in the repository, and its path in the site."""
     mapped = {HOME: "index.md", "docs/README.md": "index.md"}

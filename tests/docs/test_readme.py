@@ -18,6 +18,7 @@ PAGES = [
     ROOT / "ARCHITECTURE.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "SECURITY.md",
+    ROOT / "SKILL.md",
     *(ROOT / "docs").rglob("*.md"),
 ]
 
@@ -86,3 +87,13 @@ def test_paths_in_the_pages_exist():
             if path.split("/")[0] in known and path != "bench/.work":
                 found = (ROOT / path).exists() or (SOURCE / path).exists()
                 assert found, f"{page.name} names {path}, which is not there"
+
+
+def test_the_skill_for_coding_agents_runs_and_names_itself(tmp_path):
+    text = (ROOT / "SKILL.md").read_text()
+    assert re.match(r"---\nname: bridle\ndescription: \S.{40,1000}\n---\n", text)
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", "\n".join(blocks)], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert len(blocks) == 2 and done.returncode == 0, done.stderr

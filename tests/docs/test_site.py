@@ -83,6 +83,24 @@ def test_the_site_asks_no_other_host(built):
 
 @pytest.mark.full
 @pytest.mark.slow
+def test_programs_find_every_page_and_the_skill(built):
+    listed = (built / "llms.txt").read_text(encoding="utf-8")
+    targets = re.findall(r"\]\(([^)]+)\)", listed)
+    assert "guides/memory.html" in targets and "SKILL.md" in targets
+    assert [target for target in targets if not (built / target).exists()] == []
+    assert "): give an agent functions, types, programs" in listed
+
+
+@pytest.mark.full
+@pytest.mark.slow
+def test_pages_have_their_icon_and_the_controls(built):
+    page = (built / "tools.html").read_text(encoding="utf-8")
+    assert 'href="_static/favicon.svg' in page and 'src="_static/site.js' in page
+    assert "decisions: -20" in (built / "_static" / "language_data.js").read_text(encoding="utf-8")
+
+
+@pytest.mark.full
+@pytest.mark.slow
 def test_search_knows_the_words_of_the_guides(built):
     index = (built / "searchindex.js").read_text(encoding="utf-8")
     found = json.loads(index.removeprefix("Search.setIndex(").removesuffix(")"))
