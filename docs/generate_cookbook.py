@@ -64,6 +64,14 @@ The question and the answer are in the store, bound to the exact arguments; a cr
 ([approvals.md](approvals.md)).""",
     ),
     (
+        "fastapi_answer",
+        "FastAPI answer",
+        """\
+A handler that is annotated `-> Result` sends `result.to_dict()`: text, output, stop, cost, usage, session. In another
+framework, return `result.to_dict()` as JSON. Await the run: `run_sync` would block the server
+([sessions.md](sessions.md#in-a-program-with-an-event-loop)).""",
+    ),
+    (
         "fastapi_stream",
         "FastAPI stream",
         """\

@@ -70,12 +70,30 @@ def test_the_tests_pass(environment, tmp_path):
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
+NEEDS_FASTAPI = pytest.mark.skipif(
+    not HERE("fastapi"), reason="FastAPI is not installed; `make oracles` installs it"
+)
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(not HERE("fastapi"), reason="FastAPI is not installed; `make oracles` installs it")
+@NEEDS_FASTAPI
 def test_the_server_streams(environment, tmp_path):
+    shown = ask_server(environment, tmp_path, "fastapi_stream", "/ask")
+    assert shown.startswith("event: ") and "391" in shown and "event: final_answer" in shown
+
+
+@pytest.mark.slow
+@NEEDS_FASTAPI
+def test_the_server_answers_with_a_result(environment, tmp_path):
+    answer = json.loads(ask_server(environment, tmp_path, "fastapi_answer", "/answer"))
+    assert (answer["stop"], "391" in answer["text"]) == ("done", True)
+
+
+def ask_server(environment, tmp_path, name, path):
+    """What the application of a recipe sends for a prompt."""
     program = f"""
 import asyncio, runpy
-app = runpy.run_path({str(PROGRAMS / "fastapi_stream.py")!r})["app"]
+app = runpy.run_path({str(PROGRAMS / f"{name}.py")!r})["app"]
 async def main():
     gone = asyncio.Event()
     async def receive():
@@ -83,16 +101,15 @@ async def main():
         return {{"type": "http.disconnect"}}
     async def send(message):
         print(message.get("body", b"").decode(), end="")
-    scope = {{"type": "http", "asgi": {{"version": "3.0"}}, "http_version": "1.1", "method": "GET", "path": "/ask",
-             "raw_path": b"/ask", "query_string": b"prompt=What+is+17*23", "headers": [], "scheme": "http",
+    scope = {{"type": "http", "asgi": {{"version": "3.0"}}, "http_version": "1.1", "method": "GET", "path": {path!r},
+             "raw_path": {path.encode()!r}, "query_string": b"prompt=What+is+17*23", "headers": [], "scheme": "http",
              "server": ("x", 80), "client": ("x", 1), "root_path": ""}}
     await app(scope, receive, send)
 asyncio.run(main())
 """
     script = tmp_path / "drive.py"
     script.write_text(program)
-    shown = run(environment, tmp_path, script)
-    assert shown.startswith("event: ") and "391" in shown and "event: final_answer" in shown
+    return run(environment, tmp_path, script)
 
 
 @pytest.mark.slow
