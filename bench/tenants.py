@@ -15,7 +15,8 @@ import argparse
 import asyncio
 import json
 
-from bridle import Agent, Budget, Memory, Notes
+from bridle import Agent, Budget, Memory
+from bridle.memory import Notes
 from bridle.providers import load_codec
 from bridle.providers.catalogue import find_model
 from bridle.run.model_connection import ModelConnection

@@ -8,7 +8,8 @@ reads it.  `--` keeps a word that begins with a dash from being taken for an opt
 
 from pathlib import Path
 
-from bridle import CommandTool, run_process, tool
+from bridle import tool
+from bridle.tools import CommandTool, run_process
 
 HERE = Path(__file__).parent
 

@@ -12,8 +12,9 @@ from mcp.server.mcpserver import Elicit, MCPServer, Resolve, Sample
 from mcp_types import CreateMessageResult, SamplingMessage, TextContent
 from pydantic import BaseModel
 
-from bridle import Agent, ApprovalVerdict, Budget, PendingApproval
+from bridle import Agent, Budget, PendingApproval
 from bridle.mcp import server
+from bridle.sessions import ApprovalVerdict
 
 app = MCPServer("notes")
 NOTES = {"welcome": "Notes are kept while the server runs."}

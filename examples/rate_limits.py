@@ -7,7 +7,8 @@ The clock is a fake one, so nothing waits in reality.
 
 import asyncio
 
-from bridle import Agent, ModelAsked, Progress, RateLimit
+from bridle import Agent, RateLimit
+from bridle.events import ModelAsked, Progress
 from bridle.testing import FakeClock
 
 

@@ -8,7 +8,8 @@ with a real one, write plain words instead.
 
 import asyncio
 
-from bridle import Agent, ToolStarted, tool
+from bridle import Agent, tool
+from bridle.events import ToolStarted
 
 
 async def main() -> None:

@@ -9,8 +9,8 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from bridle import Agent, LogLines, PrometheusMetrics, Telemetry, tool
-from bridle.values.record import Span
+from bridle import Agent, Telemetry, tool
+from bridle.watchers import LogLines, PrometheusMetrics, Span
 
 
 class PrintedTrace:

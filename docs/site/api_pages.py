@@ -18,7 +18,10 @@ GROUPS = (
     ("values", "Values", r""),
 )
 """Page name, title, and the modules whose names stand there; the first group that fits has a name."""
-MODULES = ("hooks", "hosted", "mcp", "serve", "testing", "toolkit")
+MODULES = (
+    "errors", "events", "hooks", "hosted", "mcp", "memory", "messages", "serve", "sessions", "testing", "toolkit",
+    "tools", "watchers",
+)  # fmt: skip
 WIDTH_MAX = 90
 
 

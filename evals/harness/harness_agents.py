@@ -8,21 +8,19 @@ from itertools import product
 from bridle import (
     Agent,
     Budget,
-    Change,
-    Chunk,
     Compaction,
     Limits,
     MisuseError,
     ModelRetry,
     PermissionRule,
     Policy,
-    Refuse,
     SharedBudget,
     StoreError,
     Thinking,
     tool,
 )
-from bridle.hooks import after_tool, before_tool
+from bridle.hooks import Change, Refuse, after_tool, before_tool
+from bridle.memory import Chunk
 from bridle.values.memory import Memory
 
 LONG = "Answer in one sentence and name your source. Be careful with numbers. " * 300

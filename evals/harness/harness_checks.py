@@ -5,7 +5,7 @@ import re
 from decimal import Decimal
 from itertools import pairwise
 
-from bridle import (
+from bridle.events import (
     ApprovalAsked,
     Compacted,
     HookDecided,

@@ -4,7 +4,8 @@ import asyncio
 
 from harness_agents import LONG, make_careful_tools, make_tools, rule
 
-from bridle import Agent, Budget, Limits, Policy, StoreError, ToolFinished, tool
+from bridle import Agent, Budget, Limits, Policy, StoreError, tool
+from bridle.events import ToolFinished
 from bridle.sim.stored_objects import StoredObjects
 
 

@@ -21,10 +21,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from bridle import Agent, BridleError, Budget, Model, Result, SessionNotFound, StoredBudget, Usage
-from bridle.run.model_connection import ModelConnection
+from bridle import Agent, BridleError, Budget, Model, ModelConnection, Result, StoredBudget, Usage
+from bridle.errors import SessionNotFound
+from bridle.messages import escape_text
 from bridle.testing import simulated
-from bridle.values.text import escape_text
 from keyword_model import classify_ticket
 
 INSTRUCTIONS = """\

@@ -2,7 +2,7 @@
 
 import json
 
-from bridle.sim.responder.conversation import ConversationFacts
+from bridle.testing import ConversationFacts
 
 WORDS = {
     "billing": ("charged", "invoice", "refund"),

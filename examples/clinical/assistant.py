@@ -17,10 +17,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from bridle import Agent, BridleError, Budget, Model, ModelRetry, Result, RunContext
-from bridle.run.model_connection import ModelConnection
+from bridle import Agent, BridleError, Budget, Model, ModelConnection, ModelRetry, Result, RunContext
+from bridle.messages import escape_text
 from bridle.testing import simulated
-from bridle.values.text import escape_text
 from clinic_tools import ClinicTools
 from gullible_model import prepare_visit
 from records import Clinic, load_clinic

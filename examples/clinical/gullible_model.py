@@ -7,8 +7,7 @@ import json
 import re
 
 from bridle import Reply
-from bridle.sim.responder.conversation import ConversationFacts, ToolExchange
-from bridle.testing.scripted_model import call_reply
+from bridle.testing import ConversationFacts, ToolExchange, call_reply
 
 PATIENT = re.compile(r"P-\d{3}")
 ORDER = re.compile(

@@ -11,7 +11,8 @@ from typing import Literal
 
 import msgspec
 
-from bridle import Refuse, RunContext, ToolCall
+from bridle import RunContext, ToolCall
+from bridle.hooks import Refuse
 from records import Clinic, Drug, Patient
 from scores import MissingInput, compute_egfr
 

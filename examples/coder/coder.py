@@ -17,20 +17,20 @@ from typing import Any
 
 from bridle import (
     Agent,
-    ApprovalVerdict,
     BridleError,
     Budget,
     Model,
+    ModelConnection,
     PendingApproval,
     PermissionRule,
     Policy,
     Stream,
-    ToolStarted,
     toolkit,
 )
-from bridle.run.model_connection import ModelConnection
+from bridle.events import ToolStarted
+from bridle.messages import escape_text
+from bridle.sessions import ApprovalVerdict
 from bridle.testing import simulated
-from bridle.values.text import escape_text
 from repair_model import repair
 
 INSTRUCTIONS = """\

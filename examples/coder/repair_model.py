@@ -6,8 +6,7 @@ It knows nothing of programming. Its edits, commands and diffs are as real as th
 from collections.abc import Iterator
 
 from bridle import Reply
-from bridle.sim.responder.conversation import ConversationFacts
-from bridle.testing.scripted_model import call_reply
+from bridle.testing import ConversationFacts, call_reply
 
 TESTS = "python -m unittest 2>&1 | tail -15"
 SWAPS = (

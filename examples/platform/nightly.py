@@ -8,7 +8,7 @@ import asyncio
 import datetime
 import sys
 
-from bridle import SessionNotFound
+from bridle.errors import SessionNotFound
 from shop import ORDERS, Order
 from support_agents import letters, open_desk
 

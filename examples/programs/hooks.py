@@ -1,7 +1,7 @@
 import json
 
-from bridle import Agent, Refuse, RunContext, ToolCall
-from bridle.hooks import before_tool
+from bridle import Agent, RunContext, ToolCall
+from bridle.hooks import Refuse, before_tool
 
 
 @before_tool(tools=["refund"])

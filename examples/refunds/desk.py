@@ -17,10 +17,19 @@ from typing import Any
 
 import msgspec
 
-from bridle import Agent, BridleError, Budget, Compensation, Model, PermissionRule, Policy, Result
-from bridle.run.model_connection import ModelConnection
+from bridle import (
+    Agent,
+    BridleError,
+    Budget,
+    Compensation,
+    Model,
+    ModelConnection,
+    PermissionRule,
+    Policy,
+    Result,
+)
+from bridle.messages import escape_text
 from bridle.testing import simulated
-from bridle.values.text import escape_text
 from desk_model import answer_ticket
 from tools import find_order, refund
 from warehouse import book_courier, reserve_replacement

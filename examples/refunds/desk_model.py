@@ -4,8 +4,7 @@ import json
 import re
 
 from bridle import Reply
-from bridle.sim.responder.conversation import ConversationFacts
-from bridle.testing.scripted_model import call_reply
+from bridle.testing import ConversationFacts, call_reply
 
 NUMBER = re.compile(r"\b44\d\d\b")
 SHIPPING_USD = 9

@@ -21,18 +21,17 @@ from bridle import (
     Agent,
     BridleError,
     Budget,
-    Chunk,
     Memory,
     Model,
+    ModelConnection,
     ModelRetry,
-    Query,
     Result,
     Retrieval,
     tool,
 )
-from bridle.run.model_connection import ModelConnection
+from bridle.memory import Chunk, Query
+from bridle.messages import escape_text
 from bridle.testing import simulated
-from bridle.values.text import escape_text
 from passages import PassageSearch, read_passages
 from reader_model import read_and_answer
 

@@ -11,11 +11,8 @@ import os
 import re
 from typing import Any
 
-from bridle import Agent, Model, ModelRetry, Reply, RunContext, tool
-from bridle.run.model_connection import ModelConnection
-from bridle.sim.responder.conversation import ConversationFacts
-from bridle.testing import simulated
-from bridle.testing.scripted_model import call_reply
+from bridle import Agent, Model, ModelConnection, ModelRetry, Reply, RunContext, tool
+from bridle.testing import ConversationFacts, call_reply, simulated
 
 ORDERS = {4411: ("brake pads", 18.0), 4412: ("two tubes", 24.0)}
 STOCK_SECONDS = 30

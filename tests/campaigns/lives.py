@@ -17,25 +17,21 @@ from typing import Any
 
 from bridle import (
     Agent,
-    Answer,
     Budget,
-    Change,
     Compaction,
-    CrossTenant,
     Media,
     Memory,
     ModelRetry,
     PermissionRule,
     Policy,
     RateLimit,
-    Refuse,
     Sampling,
     Text,
     Thinking,
-    import_history,
     tool,
 )
-from bridle.hooks import RedactPii, edit_texts
+from bridle.hooks import Answer, Change, RedactPii, Refuse, edit_texts
+from bridle.sessions import CrossTenant, import_history
 from bridle.sim.faults.catalogue import FAULTS
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock

@@ -1,6 +1,7 @@
 """Versions of a tool that pays: the first one with one change of its declaration."""
 
-from bridle import RunContext, ToolOptions, tool
+from bridle import RunContext, tool
+from bridle.tools import ToolOptions
 
 CHANGES = (
     "none", "rename", "rename with alias", "remove", "rename argument", "rename argument with upgrade",

@@ -6,7 +6,8 @@ import datetime as dt
 from datetime import date, datetime
 from pathlib import Path
 from typing import Annotated, Literal
-from bridle import Agent, CommandTool, RawTool, TypedTool, tool
+from bridle import Agent, tool
+from bridle.tools import CommandTool, RawTool, TypedTool
 import bridle
 
 NAMES = ["b", "a"]

@@ -115,7 +115,7 @@ def test_the_commands_show_diffs_that_steer_nothing(store, number, capsys):
 
 SCRIPT = """
 import json, sys
-from bridle import RawTool
+from bridle.tools import RawTool
 evil = json.load(open("evil.json"))
 schema = {"type": "object", "properties": {"kind": {"type": "string"}}}
 TOOLS = [RawTool("act", f"Act {evil}.", schema, lambda given: f"did {evil}", effect="write", preview=lambda kind: f"would {kind}")]

@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from bridle import Agent, ApprovalVerdict, RawTool
+from bridle import Agent
 from bridle.cli.main import main
 from bridle.cli.terminal_approver import TerminalApprover
 from bridle.hooks import before_model
 from bridle.run.calls.approval import find_pending_approval
 from bridle.run.recovery.breakers import CircuitBreakers
+from bridle.sessions import ApprovalVerdict
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply, text_reply
+from bridle.tools import RawTool
 from bridle.values.calls import PendingApproval, PermissionRule, Policy
 from bridle.values.errors import Failure, MisuseError
 from bridle.values.memory import Memory

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from bridle import Agent, CommandTool
+from bridle import Agent
 from bridle.cli.main import main
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
+from bridle.tools import CommandTool
 
 
 def read_refusal(capsys, *command):

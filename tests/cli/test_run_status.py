@@ -9,7 +9,8 @@ from tests.suite.terminal import open_terminal
 TOOLS = r'''
 import asyncio, sys, threading
 from pathlib import Path
-from bridle import CommandTool, RunContext, tool
+from bridle import RunContext, tool
+from bridle.tools import CommandTool
 
 build = CommandTool(
     "build", "Build it.", ["sh", "-c", "printf 'compiling\\033[2J main.c\\n'; until [ -e go ]; do sleep 0.01; done; echo built"],

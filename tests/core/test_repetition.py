@@ -2,9 +2,10 @@
 
 import pytest
 
-from bridle import Agent, RawTool, tool
+from bridle import Agent, tool
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
+from bridle.tools import RawTool
 from bridle.values.message import Media
 
 

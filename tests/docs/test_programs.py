@@ -149,7 +149,7 @@ IMPORTS = """
 import runpy, sys
 made = runpy.run_path({path!r})
 sys.path.insert(0, {folder!r})
-from bridle import import_history
+from bridle.sessions import import_history
 {extra}
 history = import_history({vendor!r}, {conversion})
 print([m.role for m in history.messages], [c.name for m in history.messages for c in m.calls])

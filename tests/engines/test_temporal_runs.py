@@ -25,7 +25,7 @@ from temporalio import workflow
 from temporalio.client import Client, Interceptor, OutboundInterceptor, WorkflowUpdateFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from bridle import Agent, Budget, external_tool, tool
+from bridle import Agent, Budget, tool
 from bridle.engines.status import RunStatus
 from bridle.engines.temporal import TemporalEngine, ToolPlacement, WorkflowLimits
 from bridle.engines.temporal.activities import describe_failure
@@ -34,6 +34,7 @@ from bridle.run.archive.sessions import list_sessions
 from bridle.run.clock import SystemClock
 from bridle.run.context.run_options import RunOptions
 from bridle.run.control.requests import SessionControl
+from bridle.tools import external_tool
 from bridle.values.errors import Conflict, EngineFailed, MisuseError, Unusable
 from bridle.values.result import TextDelta
 

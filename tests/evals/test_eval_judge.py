@@ -3,11 +3,11 @@
 import asyncio
 import json
 
-from bridle import ModelAsked
 from bridle.evals import RunChoices, load_suite, run_suite
 from bridle.evals.judge import INSTRUCTIONS, JudgeDefaults, judge_answer
 from bridle.evals.task import JudgeRubric, Task
 from bridle.evals.trial import Trial
+from bridle.events import ModelAsked
 from bridle.stores.memory import MemoryStore
 from bridle.testing import simulator
 from bridle.values.budget import Spending

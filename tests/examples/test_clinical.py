@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bridle import ApprovalAsked, HookDecided, RunContext, ToolFinished, ToolStarted
+from bridle import RunContext
+from bridle.events import ApprovalAsked, HookDecided, ToolFinished, ToolStarted
 from tests.examples.programs import run_program
 from tests.suite.paths import load_program
 

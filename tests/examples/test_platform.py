@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
-from bridle import RunEnded, ToolStarted
+from bridle.events import RunEnded, ToolStarted
 from bridle.serve import Client
 from bridle.serve.client import ApiError, ServedEvent
 from tests.examples.programs import EXAMPLES, run_program, start_program
@@ -18,6 +18,7 @@ from tests.serve.raw_http import send
 from tests.suite.command import bridle
 from tests.suite.in_loop import in_loop
 from tests.suite.patience import PATIENCE_SECONDS
+from tests.suite.public_names import PUBLIC
 
 FOLDER = EXAMPLES / "platform"
 PEOPLE = {
@@ -148,7 +149,7 @@ def test_the_programs_use_public_names_only():
         nodes = ast.walk(ast.parse(file.read_text()))
         modules = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
         ours = {name for name in modules if name.startswith("bridle")}
-        assert ours <= {"bridle", "bridle.serve", "bridle.testing"}, file
+        assert ours <= PUBLIC, file
 
 
 @pytest.mark.slow

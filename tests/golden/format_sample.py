@@ -19,21 +19,11 @@ from typing import Any
 
 import msgspec
 
-from bridle import (
-    Agent,
-    Budget,
-    Compaction,
-    Media,
-    Memory,
-    StoredBudget,
-    Text,
-    export_session,
-    redact_record,
-    tool,
-)
+from bridle import Agent, Budget, Compaction, Media, Memory, StoredBudget, Text, tool
 from bridle.core.recovery.log_repair import fold_log
 from bridle.run.budget.stored import BudgetLog
 from bridle.run.calls.approval_proof import KEY_FILE_VARIABLE
+from bridle.sessions import export_session, redact_record
 from bridle.sim.responder.conversation import ConversationFacts
 from bridle.stores import open_store
 from bridle.stores.sqlite.database_file import FORMAT

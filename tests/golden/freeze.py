@@ -39,6 +39,8 @@ from tests.campaigns import checked_lives
 from tests.wire.wire import PLACE
 
 HERE = Path(__file__).parent
+MOVED = ("errors", "events", "hooks", "memory", "messages", "sessions", "tools", "watchers")
+"""Modules of public names besides `bridle`."""
 REFUSED = checked_lives.TOO_LONG
 SEEDS = range(700_000, 700_300)
 MODULE = re.compile(r"\bbridle\.(?:[a-z_]+\.)*(?=[A-Z_])")
@@ -159,8 +161,9 @@ def freeze_requests() -> Iterator[str]:
 
 def freeze_names() -> Iterator[str]:
     """Every public name with its signature."""
-    for name in sorted(bridle.__all__):
-        found = getattr(bridle, name)
+    modules = (bridle, *(getattr(bridle, name) for name in MOVED))
+    for place, name in ((each, name) for each in modules for name in sorted(each.__all__)):
+        found = getattr(place, name)
         with contextlib.suppress(TypeError, ValueError):
             signature = re.sub(r" at 0x[0-9a-f]+", "", str(read_signature(found)))
             yield MODULE.sub("", f"{name}{signature}")

@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bridle import export_session, import_session
 from bridle.run.calls.approval_proof import KEY_FILE_VARIABLE
 from bridle.run.recovery.verification import verify_store
+from bridle.sessions import export_session, import_session
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
 from bridle.stores.sqlite.database_file import FORMAT

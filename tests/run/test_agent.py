@@ -11,23 +11,13 @@ import pydantic
 import pytest
 from msgspec.structs import replace
 
-from bridle import (
-    Agent,
-    Budget,
-    Media,
-    MissingKey,
-    MisuseError,
-    RawTool,
-    SessionNotFound,
-    Text,
-    ToolChoice,
-    UnknownModel,
-    tool,
-)
+from bridle import Agent, Budget, Media, MisuseError, Text, ToolChoice, tool
+from bridle.errors import MissingKey, SessionNotFound, UnknownModel
 from bridle.run.model_connection import ModelConnection, find_model_by_name
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock, scripted
 from bridle.testing.scripted_model import call_reply
+from bridle.tools import RawTool
 from bridle.values.errors import Failure
 from bridle.values.events import ModelAsked
 from bridle.values.request import Sampling, Thinking

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from bridle import Agent, Change, ModelRetry, Refuse, tool
+from bridle import Agent, ModelRetry, tool
 from bridle.core.budget.ledger import list_entries
+from bridle.hooks import Change, Refuse
 from bridle.stores.memory import MemoryStore
 from bridle.testing.scripted_model import call_reply, responder_of, scripted, text_reply
 from bridle.values import events as e

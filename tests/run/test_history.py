@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from bridle import Agent, MisuseError, export_history, import_history, tool
+from bridle import Agent, MisuseError, tool
 from bridle.run.model_connection import find_model_by_name
+from bridle.sessions import export_history, import_history
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.values.events import Imported

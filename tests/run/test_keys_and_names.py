@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from bridle import Agent, MissingKey, MisuseError
+from bridle import Agent, MisuseError
 from bridle.cli.main import main
+from bridle.errors import MissingKey
 from bridle.providers import load_codec
 from bridle.run.model_connection import ModelConnection, find_model_by_name
 from bridle.sim.simulator import Simulator

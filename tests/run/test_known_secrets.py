@@ -10,19 +10,9 @@ import msgspec
 import pytest
 from msgspec import inspect as types
 
-from bridle import (
-    Agent,
-    Chunk,
-    CodeMode,
-    Media,
-    ModelRetry,
-    OutcomeUnknown,
-    Refuse,
-    RunContext,
-    tool,
-    toolkit,
-)
-from bridle.hooks import before_tool
+from bridle import Agent, CodeMode, Media, ModelRetry, OutcomeUnknown, RunContext, tool, toolkit
+from bridle.hooks import Refuse, before_tool
+from bridle.memory import Chunk
 from bridle.run.known_secrets import GUARDED_EVENTS, KnownSecrets
 from bridle.run.model_connection import connect_model, find_model_by_name
 from bridle.sim.simulator import answer as simulate

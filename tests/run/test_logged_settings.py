@@ -7,8 +7,9 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from bridle import Agent, PermissionRule, Policy, SessionNotFound, tool
+from bridle import Agent, PermissionRule, Policy, tool
 from bridle.cli.main import main
+from bridle.errors import SessionNotFound
 from bridle.run.model_connection import find_model_by_name
 from bridle.stores import open_store
 from bridle.values import events as e

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import bridle
-from bridle import Agent, Conflict, MisuseError, Retrieval, tool
+from bridle import Agent, MisuseError, Retrieval, tool
+from bridle.errors import Conflict
 from bridle.hooks import after_model, before_model
 from bridle.run import sync
 from bridle.stores.memory import MemoryStore
@@ -305,7 +306,7 @@ def test_a_function_that_found_no_thread_is_not_called_slow_and_the_run_does_not
     stopped, resumed = asyncio.run(main())
     assert stopped.stop == "failed"
     assert "not started: all 1 threads for functions were busy" in stopped.reason
-    assert "bridle.limit_threads(functions=" in stopped.reason
+    assert "bridle.tools.limit_threads(functions=" in stopped.reason
     assert "longer than" not in stopped.reason
     if resumed is not None:
         assert (resumed.stop, ran) == ("done", [kind])
@@ -430,7 +431,7 @@ def test_limits_are_changed_at_any_time(fresh_pools, monkeypatch):
         running = asyncio.create_task(agent.run("?"))
         while barrier.n_waiting < 1:
             await asyncio.sleep(0)
-        bridle.limit_threads(tools=3)  # two calls wait for a thread
+        bridle.tools.limit_threads(tools=3)  # two calls wait for a thread
         return await asyncio.wait_for(running, PATIENCE_SECONDS)
 
     result = asyncio.run(main())
@@ -442,7 +443,7 @@ def test_limits_are_changed_at_any_time(fresh_pools, monkeypatch):
 )
 def test_wrong_limits_are_refused(given):
     with pytest.raises(MisuseError, match=f"limit_threads\\({next(iter(given))}=…\\) takes a number"):
-        bridle.limit_threads(**given)
+        bridle.tools.limit_threads(**given)
 
 
 ASYNC_FUNCTIONS: dict[str, Any] = {

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from bridle import Agent, BadTool, MisuseError
+from bridle import Agent, MisuseError
 from bridle.cli.main import main
+from bridle.errors import BadTool
 from bridle.ports.codec import HttpReply
 from bridle.providers import load_codec
 from bridle.providers.catalogue import find_model

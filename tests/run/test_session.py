@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from bridle import Agent, Conflict, tool
+from bridle import Agent, tool
+from bridle.errors import Conflict
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted

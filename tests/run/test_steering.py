@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from bridle import Agent, Budget, Compaction, Conflict, MisuseError, RunHandle, tool
+from bridle import Agent, Budget, Compaction, MisuseError, RunHandle, tool
 from bridle.core.compaction.strategies import tail_start
 from bridle.core.recovery.log_repair import fold_log
+from bridle.errors import Conflict
 from bridle.stores.memory import MemoryStore
 from bridle.stores.sqlite.store import SqliteStore
 from bridle.testing import FakeClock, scripted

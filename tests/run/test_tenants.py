@@ -5,12 +5,15 @@ import json
 
 import pytest
 
-from bridle import Agent, Budget, CrossTenant, Notes, RawTool, fork_session, tool
+from bridle import Agent, Budget, tool
 from bridle.cli.main import main
+from bridle.memory import Notes
 from bridle.run.lineage import compare_sessions, list_branches
+from bridle.sessions import CrossTenant, fork_session
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
+from bridle.tools import RawTool
 from bridle.values.calls import CompensationFinished, CompensationStarted
 from bridle.values.errors import MisuseError
 from bridle.values.events import Forked, Prompted, Resumed
@@ -128,7 +131,7 @@ def test_a_fork_belongs_to_the_tenant_of_what_it_shares():
 
 
 def test_a_caller_who_says_so_crosses_and_it_is_recorded():
-    from bridle import CrossTenant
+    from bridle.sessions import CrossTenant
 
     store = MemoryStore()
     agent = make_agent(store, "one", "two", "three")
@@ -144,7 +147,7 @@ def test_a_caller_who_says_so_crosses_and_it_is_recorded():
 
 
 def test_a_resumption_across_tenants_is_recorded():
-    from bridle import CrossTenant
+    from bridle.sessions import CrossTenant
 
     store = MemoryStore()
     pay = RawTool("pay", "Pay.", {"type": "object"}, lambda given: "paid", approve=True)

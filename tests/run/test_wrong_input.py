@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from bridle import Agent, ApprovalVerdict, BadTool, Media, MisuseError, RunContext, tool
+from bridle import Agent, Media, MisuseError, RunContext, tool
+from bridle.errors import BadTool
+from bridle.sessions import ApprovalVerdict
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply

@@ -10,10 +10,11 @@ import subprocess
 
 import pytest
 
-from bridle import run_process, toolkit
+from bridle import toolkit
 from bridle.ports.run_context import RunContext
 from bridle.ports.sandbox import SandboxLimits
 from bridle.sandbox import DockerSandbox
+from bridle.tools import run_process
 
 IMAGE = os.environ.get("BRIDLE_DOCKER_IMAGE", "")
 pytestmark = pytest.mark.skipif(not IMAGE, reason="BRIDLE_DOCKER_IMAGE names no image")

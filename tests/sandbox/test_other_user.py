@@ -20,7 +20,7 @@ NOBODY = 65534
 SOME = "process or proxy or link or memory or root"
 RACE = """
 import asyncio, fcntl, sys
-from bridle import run_process
+from bridle.tools import run_process
 from bridle.sandbox.local import LocalSandbox, find_problem
 if problem := find_problem("bubblewrap"):
     sys.exit(f"bubblewrap: {problem}")

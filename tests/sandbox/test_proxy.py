@@ -14,10 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridle import MisuseError, run_process, toolkit
+from bridle import MisuseError, toolkit
 from bridle.sandbox import find_sandbox
 from bridle.sandbox.launcher.proxy import CONNECTIONS_MAX, HEAD_BYTES_MAX, AllowListProxy
 from bridle.sandbox.local import MECHANISMS, LocalSandbox, find_problem
+from bridle.tools import run_process
 
 HOST = "127.0.0.2"
 """The allowed host: an address of this machine that NO_PROXY does not name."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import bridle
-from bridle import Agent, CommandTool, MisuseError, run_process
+from bridle import Agent, MisuseError
 from bridle.ports.run_context import RunContext
 from bridle.ports.sandbox import SandboxLimits
 from bridle.sandbox import DockerSandbox, find_sandbox
@@ -19,6 +19,7 @@ from bridle.sandbox.launcher.seccomp import ARCHITECTURES, EXAMINED, REFUSED, ma
 from bridle.sandbox.local import MECHANISMS, PRIVATE_FOLDER, LocalSandbox, find_problem
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
+from bridle.tools import CommandTool, run_process
 
 CONTEXT = RunContext(context=None)
 

@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from bridle import run_process
 from bridle.sandbox.launcher import settings_scan
 from bridle.sandbox.launcher.settings_guard import SettingsGuard, adds_settings
 from bridle.sandbox.local import MECHANISMS, LocalSandbox, find_problem
+from bridle.tools import run_process
 from bridle.tools.process.run_process import RunningProcess
 from tests.suite.patience import PATIENCE_SECONDS
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from bridle import Resumed, RunEnded, ToolFinished
+from bridle.events import Resumed, RunEnded, ToolFinished
 from tests.suite.patience import PATIENCE_SECONDS
 
 WAITING = '!call append {{"text": "{name}"}}\n!then\n!call wait_for {{"name": "go"}}\n!then\n!say done {name}'

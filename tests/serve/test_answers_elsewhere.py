@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from bridle import Agent, ApprovalAnswered, Prompted, Resumed, external_tool, tool
+from bridle import Agent, tool
 from bridle.core.recovery.log_repair import fold_log
+from bridle.events import ApprovalAnswered, Prompted, Resumed
 from bridle.run.calls.approval import list_external_calls
 from bridle.run.context.resources import copy_agent
 from bridle.serve import answers
 from bridle.serve.client import ApiError
 from bridle.stores import open_store
+from bridle.tools import external_tool
 from bridle.values.errors import Unusable
 from bridle.values.events import SubrunWaiting
 from bridle.values.message import ToolResult

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from bridle import Agent, ApprovalVerdict, MisuseError, tool
+from bridle import Agent, MisuseError, tool
 from bridle.cli.terminal_approver import TerminalApprover
 from bridle.run.calls.verdicts import encode_edited, read_verdict
+from bridle.sessions import ApprovalVerdict
 from bridle.stores.memory import MemoryStore
 from bridle.watchers.console import Console
 from tests.serve.raw_http import send

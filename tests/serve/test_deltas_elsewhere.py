@@ -2,7 +2,8 @@
 
 import asyncio
 
-from bridle import Agent, ModelReplied, Progress, RunContext, ToolFinished, tool
+from bridle import Agent, RunContext, tool
+from bridle.events import ModelReplied, Progress, ToolFinished
 from bridle.serve.client import ServedEvent
 from tests.serve.serving import serve_agents
 from tests.suite.in_loop import in_loop

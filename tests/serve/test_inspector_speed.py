@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from bridle import Agent, Steered
+from bridle import Agent
+from bridle.events import Steered
 from bridle.stores.memory import MemoryStore
 from bridle.values.record import seal_record
 from tests.serve.browser import MISSING, find_browser, open_browser

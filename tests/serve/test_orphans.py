@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from bridle import Agent, ModelReplied, Resumed, RunEnded, tool
+from bridle import Agent, tool
+from bridle.events import ModelReplied, Resumed, RunEnded
 from bridle.serve import ServeOptions, adoption
 from bridle.stores import open_store
 from bridle.values.errors import Corrupt

@@ -6,7 +6,8 @@ import json
 import jsonschema_rs
 import pytest
 
-from bridle import Agent, RunEnded, ToolFinished, tool
+from bridle import Agent, tool
+from bridle.events import RunEnded, ToolFinished
 from bridle.serve.api import types as t
 from bridle.serve.api.endpoints import ROUTES
 from bridle.serve.api.openapi import make_openapi

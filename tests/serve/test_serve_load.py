@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from bridle import RunEnded
+from bridle.events import RunEnded
 from bridle.serve.client import ServedEvent
 from tests.serve.server_process import ServerProcess
 from tests.serve.serving import free_port

@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from bridle import Resumed, RunEnded, ToolFinished
 from bridle.cli.help_texts import load_help
+from bridle.events import Resumed, RunEnded, ToolFinished
 from bridle.serve.api.types import SessionQuery
 from bridle.serve.client import ServedEvent
 from bridle.stores import open_store

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from bridle import Agent, Prompted, Resumed, RunEnded
+from bridle import Agent
+from bridle.events import Prompted, Resumed, RunEnded
 from bridle.serve import adoption
 from bridle.stores import open_store
 from bridle.values.errors import Unusable

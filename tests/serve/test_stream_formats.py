@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.routing import Mount as StarletteMount
 
-from bridle import Agent, Change, tool
-from bridle.hooks import before_tool
+from bridle import Agent, tool
+from bridle.hooks import Change, before_tool
 from bridle.run.lineage import fork_session
 from bridle.serve import Client, ServeOptions, router
 from bridle.serve.api.chat_sessions import find_chat_session

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from bridle import RunEnded
+from bridle.events import RunEnded
 from bridle.serve.client import ServedEvent
 from tests.suite.patience import PATIENCE_SECONDS
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from bridle import Agent, Budget, Thinking, import_history, tool
+from bridle import Agent, Budget, Thinking, tool
 from bridle.ports.transport import OutgoingRequest
 from bridle.providers.catalogue import known_models
+from bridle.sessions import import_history
 from bridle.stores.memory import MemoryStore
 from bridle.testing import simulator
 from bridle.values.events import ModelReplied

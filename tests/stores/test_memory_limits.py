@@ -5,7 +5,8 @@ import gc
 
 import pytest
 
-from bridle import Agent, MisuseError, SessionNotFound, tool
+from bridle import Agent, MisuseError, tool
+from bridle.errors import SessionNotFound
 from bridle.stores import SESSIONS_IN_MEMORY, memory, open_store
 from bridle.stores.memory import MemoryStore
 

@@ -16,11 +16,12 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from bridle import Agent, KeepRaw, redact_record, tool
+from bridle import Agent, KeepRaw, tool
 from bridle.core.recovery.log_repair import fold_log
 from bridle.run.recovery import session_log, snapshots
 from bridle.run.recovery.retention import remove_session
 from bridle.run.recovery.verification import group_anchors, verify_session, verify_store
+from bridle.sessions import redact_record
 from bridle.stores import open_store
 from bridle.stores.anchors import read_anchors
 from bridle.stores.postgres.store import PostgresStore

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from bridle import redact_record
+from bridle.sessions import redact_record
 from bridle.stores.anchors import read_anchors
 from bridle.stores.sqlite import database_file
 from bridle.stores.sqlite.database_file import explain_error, find_file_system

@@ -6,9 +6,10 @@ import io
 import pytest
 
 import bridle
-from bridle import Agent, ApprovalVerdict, PermissionRule, Policy
+from bridle import Agent, PermissionRule, Policy
 from bridle.cli.main import main
 from bridle.cli.terminal_approver import TerminalApprover
+from bridle.sessions import ApprovalVerdict
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.watchers.console import Console

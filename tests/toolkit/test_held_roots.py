@@ -8,9 +8,10 @@ from functools import partial
 
 import pytest
 
-from bridle import Agent, CommandTool, MisuseError, RunContext, toolkit
+from bridle import Agent, MisuseError, RunContext, toolkit
 from bridle.mcp import server
 from bridle.sandbox.local import MECHANISMS, LocalSandbox, find_problem
+from bridle.tools import CommandTool
 from bridle.tools.process.run_process import run_process
 
 SKILL = "---\nname: work\ndescription: Does {0}.\n---\n{0} text\n"

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from bridle import Agent, InstructionWritten, MisuseError, load_agent, toolkit
+from bridle import Agent, MisuseError, load_agent, toolkit
 from bridle.cli.main import main
+from bridle.events import InstructionWritten
 from bridle.testing import scripted
 
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle import Agent, MisuseError, PrefixMoved, load_agent, toolkit
+from bridle import Agent, MisuseError, load_agent, toolkit
 from bridle.cli.main import main
+from bridle.events import PrefixMoved
 from bridle.ports.run_context import RunContext
 from bridle.sandbox.local import MECHANISMS, find_problem
 from bridle.testing import scripted

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from bridle import BadTool, hosted
+from bridle import hosted
+from bridle.errors import BadTool
 from bridle.providers import load_codec
 from bridle.providers.catalogue import find_model
 from bridle.providers.tables import load_tables

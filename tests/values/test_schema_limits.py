@@ -11,7 +11,7 @@ from bridle import Agent
 from bridle.core.calls.argument_matching import SchemaValue, list_members
 from bridle.core.calls.validation import ArgumentProblem, check_arguments
 from bridle.providers.schema.compiler import compile_schema, find_dialect
-from bridle.tools.external_tool import external_tool
+from bridle.tools.external import external_tool
 from bridle.values.errors import BadTool, MisuseError
 from bridle.values.request import ToolSpec
 from bridle.values.schema_limits import (

@@ -9,7 +9,8 @@ import types
 
 import pytest
 
-from bridle import Agent, MisuseError, NotebookView, TextDelta, tool
+from bridle import Agent, MisuseError, TextDelta, tool
+from bridle.watchers import NotebookView
 from bridle.watchers.notebook import PartialReply
 from tests.suite.wire_models import MODELS
 
@@ -126,7 +127,8 @@ def test_without_a_notebook_it_says_what_is_missing(monkeypatch):
 
 NOTEBOOK = (
     """
-    from bridle import Agent, NotebookView, Transcript, tool
+    from bridle import Agent, Transcript, tool
+    from bridle.watchers import NotebookView
 
     @tool(effect="read")
     def look(where: str) -> str:

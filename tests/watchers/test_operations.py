@@ -5,18 +5,9 @@ import logging
 
 import pytest
 
-from bridle import (
-    Agent,
-    Budget,
-    LogLines,
-    MisuseError,
-    PrometheusMetrics,
-    RedactingWatcher,
-    Telemetry,
-    flush_telemetry,
-    tool,
-)
+from bridle import Agent, Budget, MisuseError, Telemetry, flush_telemetry, tool
 from bridle.run.context import telemetry as module
+from bridle.watchers import LogLines, PrometheusMetrics, RedactingWatcher
 from tests.suite.in_loop import in_loop
 from tests.watchers.otel_receiver import Receiver
 

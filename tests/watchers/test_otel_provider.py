@@ -18,17 +18,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, TraceIdRatioBased
 
-from bridle import (
-    Agent,
-    MisuseError,
-    PrometheusMetrics,
-    RunContext,
-    Telemetry,
-    flush_telemetry,
-    tool,
-)
+from bridle import Agent, MisuseError, RunContext, Telemetry, flush_telemetry, tool
 from bridle.run.context import telemetry as module
 from bridle.values.record import Span
+from bridle.watchers import PrometheusMetrics
 from bridle.watchers.otel import provider as provider_module
 
 

@@ -6,18 +6,11 @@ import sys
 
 import pytest
 
-from bridle import (
-    Agent,
-    CommandTool,
-    PermissionRule,
-    Policy,
-    Telemetry,
-    flush_telemetry,
-    tool,
-)
+from bridle import Agent, PermissionRule, Policy, Telemetry, flush_telemetry, tool
 from bridle.testing import FakeClock
 from bridle.testing.scripted_model import call_reply, scripted
 from bridle.testing.simulated_provider import ProviderSim
+from bridle.tools import CommandTool
 from tests.watchers.otel_receiver import Receiver
 
 

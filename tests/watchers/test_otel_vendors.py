@@ -9,7 +9,8 @@ import pytest
 
 SHARED = """
 import json, sys
-from bridle import Agent, flush_telemetry, tool
+from bridle import Agent, tool
+from bridle import flush_telemetry
 
 @tool
 def look(name: str) -> str:

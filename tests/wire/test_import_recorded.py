@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from bridle import import_history
+from bridle.sessions import import_history
 from bridle.testing.wire.check_recording import find_codec
 from tests.suite.campaign import IS_WHOLE, SCALE
 from tests.wire.wire import corpus

@@ -10,8 +10,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from eval_cases import CASES
 
 from assistant import make_agent, start_visit
-from bridle import Agent, ApprovalAsked, Result
+from bridle import Agent, Result
 from bridle.evals import Trial, TrialSetup
+from bridle.events import ApprovalAsked
 
 
 def make_trial_agent(setup: TrialSetup) -> Agent[Any, Any]:

@@ -9,6 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from bridle.values.hooks import Answer as Answer
+    from bridle.values.hooks import Change as Change
+    from bridle.values.hooks import FinishedRun as FinishedRun
+    from bridle.values.hooks import HeadText as HeadText
+    from bridle.values.hooks import HookDecision as HookDecision
+    from bridle.values.hooks import HookSpec as HookSpec
+    from bridle.values.hooks import ModelInput as ModelInput
+    from bridle.values.hooks import Refuse as Refuse
+
     from .function_hook import after_model as after_model
     from .function_hook import after_tool as after_tool
     from .function_hook import before_model as before_model
@@ -43,10 +52,17 @@ _WHERE = {
     "redact_pii": "pii",
 }
 
-__all__ = sorted(_WHERE)  # noqa: PLE0605
+_DECISIONS = (
+    "Answer", "Change", "FinishedRun", "HeadText", "HookDecision", "HookSpec", "ModelInput", "Refuse",
+)  # fmt: skip
+"""What hooks take and return."""
+
+__all__ = sorted((*_WHERE, *_DECISIONS))  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> object:
+    if name in _DECISIONS:
+        return getattr(import_module("bridle.values.hooks"), name)
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f".{_WHERE[name]}", __name__), name)

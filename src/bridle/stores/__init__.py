@@ -13,7 +13,7 @@ from types import ModuleType
 from bridle.ports.store import Store
 from bridle.values.errors import MisuseError
 
-from .memory import MemoryStore
+from .memory import MemoryStore as MemoryStore
 
 SESSIONS_IN_MEMORY = 1_000
 """Sessions that an agent without `store=` keeps, beside unfinished ones and those that a `Result` holds."""

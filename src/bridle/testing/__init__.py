@@ -9,6 +9,7 @@
     simulator(reply, …), ProviderSim        a strict simulated provider, in process or over HTTP
     recording(path), replaying(path, …)     a real run, recorded without secrets and replayed
     assert_replays(fixture, agent=…)        a recorded session, replayed with an agent
+    check_arguments, compile_schema         what a schema accepts, and the form of it that a wire carries
 
 Each name is imported on first use, because the simulator is large and most tests need one of them.
 """
@@ -17,8 +18,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from bridle.core.calls.validation import check_arguments as check_arguments
     from bridle.ports.forbidden_requests import forbid_requests as forbid_requests
+    from bridle.providers.schema.compiler import compile_schema as compile_schema
+    from bridle.providers.schema.compiler import find_dialect as find_dialect
     from bridle.sim.responder.conversation import ConversationFacts as ConversationFacts
+    from bridle.sim.responder.conversation import ToolExchange as ToolExchange
     from bridle.testing.conformance.codec import check_codec as check_codec
     from bridle.testing.conformance.store import check_store as check_store
     from bridle.testing.conformance.tool import check_tool as check_tool
@@ -30,10 +35,15 @@ if TYPE_CHECKING:
     from .scripted_model import call_reply as call_reply
     from .scripted_model import scripted as scripted
     from .scripted_model import simulated as simulated
+    from .scripted_model import text_reply as text_reply
     from .simulated_provider import ProviderSim as ProviderSim
     from .simulated_provider import simulator as simulator
 
 _WHERE = {
+    "ToolExchange": "bridle.sim.responder.conversation",
+    "check_arguments": "bridle.core.calls.validation",
+    "compile_schema": "bridle.providers.schema.compiler",
+    "find_dialect": "bridle.providers.schema.compiler",
     "ConversationFacts": "scripted_model",
     "FakeClock": "fake_clock",
     "ProviderSim": "simulated_provider",
@@ -48,6 +58,7 @@ _WHERE = {
     "scripted": "scripted_model",
     "simulated": "scripted_model",
     "simulator": "simulated_provider",
+    "text_reply": "scripted_model",
 }
 
 __all__ = sorted(_WHERE)  # noqa: PLE0605

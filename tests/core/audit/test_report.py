@@ -3,9 +3,10 @@
 import asyncio
 import json
 
-from bridle import Agent, Change, PermissionRule, Policy, audit_session, redact_record, tool
+from bridle import Agent, PermissionRule, Policy, tool
 from bridle.core.audit.report import audit_log, hash_policy
-from bridle.hooks import before_tool
+from bridle.hooks import Change, before_tool
+from bridle.sessions import audit_session, redact_record
 from bridle.stores import open_store
 from tests.suite.command import bridle
 from tests.suite.in_loop import in_loop

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle import Agent, CrossTenant, tool
+from bridle import Agent, tool
 from bridle.cli.commands.cost import (
     COST_GROUP_KEYS,
     list_all_entries,
@@ -24,6 +24,7 @@ from bridle.cli.main import main
 from bridle.core.budget.ledger import CONVERSATION_SHARE, list_entries
 from bridle.core.budget.limits import add_nested_spending
 from bridle.providers.catalogue import find_model
+from bridle.sessions import CrossTenant
 from bridle.sim.simulator import default_simulator
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock

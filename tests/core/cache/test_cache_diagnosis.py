@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from msgspec.structs import replace
 
-from bridle import Agent, Budget, CrossTenant, tool
+from bridle import Agent, Budget, tool
 from bridle.cli.format.columns import display_width
 from bridle.cli.main import main
 from bridle.core.cache.report import CACHE_OUTCOMES, list_cache_calls, sum_cache_calls
@@ -15,6 +15,7 @@ from bridle.hooks import after_model
 from bridle.providers import load_codec
 from bridle.providers.catalogue import find_model
 from bridle.run.model_connection import ModelConnection
+from bridle.sessions import CrossTenant
 from bridle.sim.simulator import Simulator
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from bridle import Agent, Budget, CrossTenant, Media, Memory, Notes, tool
+from bridle import Agent, Budget, Media, Memory, tool
 from bridle.core.loop import apply_event
 from bridle.core.state import State
+from bridle.memory import Notes
 from bridle.providers import load_codec
 from bridle.providers.catalogue import find_model
 from bridle.run.model_connection import ModelConnection
+from bridle.sessions import CrossTenant
 from bridle.sim.simulator import Simulator
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from bridle import Agent, Media, PrefixMoved, Text, ViewChanged, tool
+from bridle import Agent, Media, Text, tool
+from bridle.events import PrefixMoved, ViewChanged
 from bridle.testing import FakeClock
 from bridle.testing.simulated_provider import ProviderSim
 

@@ -8,7 +8,7 @@ in the tools'; which tool each one needs was written down before any index was t
 import json
 from typing import Any
 
-from bridle import RawTool
+from bridle.tools import RawTool
 
 # server, prefix of its tools, and what it has: thing, plural, what it is, and what names one
 SERVERS: tuple[tuple[str, str, tuple[tuple[str, str, str, str], ...]], ...] = (

@@ -10,12 +10,13 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from bridle import Agent, Budget, RawTool, tool
+from bridle import Agent, Budget, tool
 from bridle.cli.log_access import fold_state
 from bridle.core.loop import apply_event
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock, scripted
 from bridle.testing.scripted_model import call_reply
+from bridle.tools import RawTool
 from bridle.values.calls import ApprovalVerdict, PermissionRule, Policy
 from bridle.values.errors import MisuseError
 from bridle.values.events import ApprovalAnswered, ApprovalAsked, ToolFinished, ToolStarted

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from bridle import Agent, ApprovalVerdict, tool
+from bridle import Agent, tool
+from bridle.sessions import ApprovalVerdict
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply

@@ -7,13 +7,14 @@ import unicodedata
 
 import pytest
 
-from bridle import Agent, RawTool, tool
+from bridle import Agent, tool
 from bridle.core.calls.pending import PendingCall
 from bridle.core.calls.permission import decide_permission
 from bridle.core.calls.validation import ArgumentProblem, check_arguments
 from bridle.core.state import State
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
+from bridle.tools import RawTool
 from bridle.values.calls import PermissionRule, Policy
 from bridle.values.errors import MisuseError
 from bridle.values.message import ToolCall

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from bridle import Agent, BadTool, Budget, tool
+from bridle import Agent, Budget, tool
+from bridle.errors import BadTool
 from bridle.testing import scripted
 from bridle.testing.fake_clock import FakeClock
 from bridle.testing.scripted_model import call_reply

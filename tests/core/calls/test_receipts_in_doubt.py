@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from bridle import Agent, ApprovalVerdict, MisuseError, RunContext, StoreError, tool
+from bridle import Agent, MisuseError, RunContext, StoreError, tool
+from bridle.sessions import ApprovalVerdict
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.testing.fake_clock import FakeClock

@@ -11,11 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridle import Agent, ToolsRevealed, tool
+from bridle import Agent, tool
 from bridle.core.context.assemble import assemble_request
 from bridle.core.context.token_estimate import estimate_tool_tokens
 from bridle.core.loop import apply_event
 from bridle.core.state import State
+from bridle.events import ToolsRevealed
 from bridle.stores.memory import MemoryStore
 from bridle.testing.scripted_model import call_reply, scripted
 from bridle.values.errors import BadTool, MisuseError

@@ -8,7 +8,8 @@ import msgspec
 import pydantic
 import pytest
 
-from bridle import Agent, MisuseError, PermissionRule, Policy, TypedTool, tool
+from bridle import Agent, MisuseError, PermissionRule, Policy, tool
+from bridle.tools import TypedTool
 
 
 @dataclass

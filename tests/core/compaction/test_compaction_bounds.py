@@ -9,8 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from bridle import Agent, Compacted, Compaction, History, Message, Text, Usage
+from bridle import Agent, Compaction, History, Message, Text, Usage
 from bridle.core.compaction.strategies import GAIN_SHARE_MIN, NEEDED_GAIN_SHARE_MIN
+from bridle.events import Compacted
 from bridle.testing.scripted_model import simulated, text_reply
 
 WORDS = "word "

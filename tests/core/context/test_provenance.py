@@ -6,10 +6,12 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from bridle import Agent, Chunk, import_history, tool
+from bridle import Agent, tool
 from bridle.cli.main import main
+from bridle.memory import Chunk
 from bridle.providers import load_codec
 from bridle.providers.catalogue import find_model
+from bridle.sessions import import_history
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock, scripted
 from bridle.testing.scripted_model import call_reply

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from bridle import Agent, PrefixMoved, RequestAdjusted, Sampling, Thinking, ToolChoice, tool
+from bridle import Agent, Sampling, Thinking, ToolChoice, tool
 from bridle.core.context.assemble import assemble_request
 from bridle.core.loop import apply_event
 from bridle.core.state import State
+from bridle.events import PrefixMoved, RequestAdjusted
 from bridle.providers import load_codec
 from bridle.providers.catalogue import find_model
 from bridle.testing import FakeClock, scripted

@@ -13,26 +13,18 @@ from typing import Any
 
 import pytest
 
-from bridle import (
-    Agent,
-    Budget,
-    Conflict,
-    Forked,
-    MisuseError,
-    RunContext,
-    SessionNotFound,
-    StoreError,
-    fork_session,
-    tool,
-)
+from bridle import Agent, Budget, MisuseError, RunContext, StoreError, tool
 from bridle.cli.format.columns import display_width, fit_line, trim_line, wrap_text
 from bridle.cli.main import main as command
 from bridle.core.calls.orphaned import LEFT_TO_PARENT, RUNNING_IN_PARENT
 from bridle.core.recovery.log_repair import fold_log
+from bridle.errors import Conflict, SessionNotFound
+from bridle.events import Forked
 from bridle.providers import load_codec
 from bridle.providers.catalogue import find_model
 from bridle.run.lineage import compare_sessions, list_branches
 from bridle.run.model_connection import ModelConnection
+from bridle.sessions import fork_session
 from bridle.sim.simulator import Simulator
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from bridle import Agent, Budget, ModelSwitched, tool
+from bridle import Agent, Budget, tool
 from bridle.core.loop import apply_event
 from bridle.core.state import State
+from bridle.events import ModelSwitched
 from bridle.run.model_connection import find_model_by_name
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock, ProviderSim

@@ -4,9 +4,11 @@ import json
 
 import pytest
 
-from bridle import Agent, BadTool, MisuseError, RawTool
+from bridle import Agent, MisuseError
+from bridle.errors import BadTool
 from bridle.providers.catalogue import find_model
 from bridle.testing import FakeClock, ProviderSim
+from bridle.tools import RawTool
 from bridle.tools.schema.external_schema import parse_parameters_schema, resolve_root
 
 POINT = {

@@ -6,30 +6,16 @@ import re
 
 import pytest
 
-from bridle import (
-    Agent,
-    Budget,
-    KeepRaw,
-    Limits,
-    Memory,
-    Note,
-    Notes,
-    NoteWritten,
-    PermissionRule,
-    Policy,
-    RunHandle,
-    SessionControl,
-    erase_caller,
-    fork_session,
-    redact_note,
-    tool,
-)
+from bridle import Agent, Budget, KeepRaw, Limits, Memory, PermissionRule, Policy, RunHandle, tool
 from bridle.cli.main import main
 from bridle.core.redaction import ERASED_CALLER
+from bridle.events import NoteWritten
+from bridle.memory import Note, Notes
 from bridle.run.archive.erase import BY_DEFAULT, REASON_DEFAULT, Erasure
 from bridle.run.archive.sessions import list_sessions
 from bridle.run.memory.notes import notes_log_name
 from bridle.run.recovery.verification import verify_store
+from bridle.sessions import SessionControl, erase_caller, fork_session, redact_note
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
 from bridle.stores.sqlite.store import SqliteStore

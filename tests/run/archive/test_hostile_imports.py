@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from bridle import Agent, export_session, import_session, redact_record, tool
+from bridle import Agent, tool
 from bridle.run.archive import transfer
+from bridle.sessions import export_session, import_session, redact_record
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
 from bridle.values.errors import BridleError, Corrupt

@@ -6,21 +6,14 @@ import json
 import msgspec
 import pytest
 
-from bridle import (
-    Agent,
-    ContentRedacted,
-    KeepRaw,
-    control,
-    export_session,
-    import_session,
-    redact_record,
-    tool,
-)
+from bridle import Agent, KeepRaw, tool
 from bridle.core.recovery.log_repair import fold_log
 from bridle.core.redaction import REMOVED, redact_data
+from bridle.events import ContentRedacted
 from bridle.run.archive import remains
 from bridle.run.archive.redact import redact_blob
 from bridle.run.recovery.verification import verify_session
+from bridle.sessions import control, export_session, import_session, redact_record
 from bridle.stores import open_store
 from bridle.stores.anchors import Anchor
 from bridle.testing import scripted

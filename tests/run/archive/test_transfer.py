@@ -4,9 +4,11 @@ import json
 
 import pytest
 
-from bridle import Agent, CodeMode, ToolFinished, export_session, import_session, redact_record, tool
+from bridle import Agent, CodeMode, tool
+from bridle.events import ToolFinished
 from bridle.run.calls.code_mode import CODE_TOOL_NAME
 from bridle.run.replay.replay_session import replay_session
+from bridle.sessions import export_session, import_session, redact_record
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
 from bridle.values.errors import BridleError, Conflict, Corrupt, MisuseError, StoreError, Unusable

@@ -5,18 +5,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from bridle import (
-    Agent,
-    BadTool,
-    Budget,
-    MisuseError,
-    ModelAsked,
-    Progress,
-    RateLimit,
-    ToolFinished,
-    ToolStarted,
-    tool,
-)
+from bridle import Agent, Budget, MisuseError, RateLimit, tool
+from bridle.errors import BadTool
+from bridle.events import ModelAsked, Progress, ToolFinished, ToolStarted
 from bridle.providers.wire.failures import read_provider_limits
 from bridle.run.budget.rates import RATE_LOGS, RateLimiter, name_rate_log
 from bridle.stores import open_store

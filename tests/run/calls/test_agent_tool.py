@@ -7,20 +7,10 @@ from datetime import date
 
 import pytest
 
-from bridle import (
-    Agent,
-    BadTool,
-    Budget,
-    MisuseError,
-    RunContext,
-    SharedBudget,
-    SubrunDelta,
-    SubrunItem,
-    TextDelta,
-    to_sse,
-    tool,
-)
+from bridle import Agent, Budget, MisuseError, RunContext, SharedBudget, TextDelta, to_sse, tool
 from bridle.core.recovery.log_repair import fold_log
+from bridle.errors import BadTool
+from bridle.events import SubrunDelta, SubrunItem
 from bridle.run.budget.nested import NESTED_RUNS_MAX
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock, scripted

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from bridle import Agent, ApprovalVerdict, MisuseError, PermissionRule, Policy, Unusable, tool
+from bridle import Agent, MisuseError, PermissionRule, Policy, tool
 from bridle.cli.main import main
+from bridle.errors import Unusable
 from bridle.run.calls import approval_proof
+from bridle.sessions import ApprovalVerdict
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
 from bridle.values import events as e

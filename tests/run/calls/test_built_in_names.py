@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from bridle import Agent, CodeMode, MisuseError, external_tool, tool
+from bridle import Agent, CodeMode, MisuseError, tool
 from bridle.core.context.excerpt import READ_RESULT
 from bridle.core.note_tools import FORGET_TOOL, REMEMBER_TOOL
 from bridle.run.calls.catalogue import list_taken_names
 from bridle.run.calls.code_mode import CODE_TOOL_NAME
 from bridle.testing import scripted
+from bridle.tools import external_tool
 from bridle.tools.search.search_tools import SEARCH_TOOL_NAME
 from bridle.values.errors import BadTool
 from bridle.values.memory import Memory

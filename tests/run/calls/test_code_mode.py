@@ -9,26 +9,25 @@ import pytest
 
 from bridle import (
     Agent,
-    ApprovalVerdict,
-    BadTool,
     Budget,
-    Change,
     CodeMode,
     Limits,
     MisuseError,
     PermissionRule,
     Policy,
     RateLimit,
-    Refuse,
     RunContext,
     SharedBudget,
     StoreError,
-    SubrunItem,
     tool,
 )
 from bridle.core.budget.ledger import list_entries
 from bridle.core.recovery.log_repair import fold_log
 from bridle.core.tracing.session_trace import SessionTrace
+from bridle.errors import BadTool
+from bridle.events import SubrunItem
+from bridle.hooks import Change, Refuse
+from bridle.sessions import ApprovalVerdict
 from bridle.stores.memory import MemoryStore
 from bridle.values import events as e
 from bridle.values.budget import SubrunCharged, SubrunStarted

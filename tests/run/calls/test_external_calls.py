@@ -2,9 +2,11 @@
 
 import pytest
 
-from bridle import Agent, BadTool, Budget, MisuseError, ToolResult, external_tool, tool
+from bridle import Agent, Budget, MisuseError, ToolResult, tool
+from bridle.errors import BadTool
 from bridle.run.replay.replay_session import replay_session
 from bridle.testing.scripted_model import call_reply, scripted
+from bridle.tools import external_tool
 from bridle.values.events import ToolFinished, ToolStarted
 from bridle.values.message import Text
 from tests.suite.in_loop import in_loop

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from bridle import Agent, BadTool, Handover, MisuseError, RunContext, StoreError, tool
+from bridle import Agent, Handover, MisuseError, RunContext, StoreError, tool
 from bridle.core.recovery.log_repair import fold_log
+from bridle.errors import BadTool
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bridle import Agent, BadTool, Budget, Handover, MisuseError, RateLimit, StoreError, tool
+from bridle import Agent, Budget, Handover, MisuseError, RateLimit, StoreError, tool
+from bridle.errors import BadTool
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock, scripted
 from bridle.testing.scripted_model import call_reply

@@ -9,20 +9,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from bridle import (
-    Agent,
-    BadTool,
-    Budget,
-    Limits,
-    Media,
-    PermissionRule,
-    Policy,
-    SharedBudget,
-    Text,
-    hosted,
-    tool,
-)
+from bridle import Agent, Budget, Limits, Media, PermissionRule, Policy, SharedBudget, Text, hosted, tool
 from bridle.core.budget.ledger import list_entries
+from bridle.errors import BadTool
 from bridle.ports.codec import HttpReply
 from bridle.providers import load_codec
 from bridle.providers.catalogue import find_model

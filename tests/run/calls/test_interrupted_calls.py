@@ -5,8 +5,9 @@ import re
 
 import pytest
 
-from bridle import Agent, ApprovalVerdict, Budget, RunContext, StoreError, tool
+from bridle import Agent, Budget, RunContext, StoreError, tool
 from bridle.core.audit.report import audit_log
+from bridle.sessions import ApprovalVerdict
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted, simulated
 from bridle.testing.scripted_model import call_reply

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from bridle import Budget, Change, Handover, StoredBudget, per_turn, tool
+from bridle import Budget, Handover, StoredBudget, per_turn, tool
+from bridle.hooks import Change
 from bridle.run.budget.stored import BudgetLog
 from bridle.stores import open_store
 from bridle.values import events as e

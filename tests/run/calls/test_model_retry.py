@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from bridle import Agent, Budget, MisuseError, ModelRetry, RunStopped, SharedBudget, ToolFinished, tool
+from bridle import Agent, Budget, MisuseError, ModelRetry, RunStopped, SharedBudget, tool
 from bridle.core.model_turn import TOOL_RETRIES_MAX
+from bridle.events import ToolFinished
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bridle import Agent, CodeMode, Failure, MisuseError, tool
+from bridle import Agent, CodeMode, MisuseError, tool
+from bridle.errors import Failure
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted

@@ -9,7 +9,6 @@ import pytest
 
 from bridle import (
     Agent,
-    Chunk,
     Compaction,
     Handover,
     MisuseError,
@@ -21,6 +20,7 @@ from bridle import (
     tool,
 )
 from bridle.core.recovery.log_repair import fold_log
+from bridle.memory import Chunk
 from bridle.run.budget.stored import BudgetLog
 from bridle.run.model_connection import find_model_by_name
 from bridle.stores.memory import MemoryStore

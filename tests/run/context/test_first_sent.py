@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from bridle import Agent, Answer, Change, Chunk, Compaction, Media, Memory, ModelRetry, Refuse, Sampling, tool
+from bridle import Agent, Compaction, Media, Memory, ModelRetry, Sampling, tool
 from bridle.core.context.view import view_for_model
-from bridle.hooks import RedactPii, before_model, edit_texts, guard_input
+from bridle.hooks import Answer, Change, RedactPii, Refuse, before_model, edit_texts, guard_input
 from bridle.hooks.pii import PII
 from bridle.hooks.text_filter import PatternFilter, edit_message, make_joined_edit
+from bridle.memory import Chunk
 from bridle.providers import load_codec
 from bridle.run.model_connection import ModelConnection, find_model_by_name
 from bridle.sim.simulator import Simulator

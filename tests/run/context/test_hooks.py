@@ -9,20 +9,20 @@ import pytest
 
 from bridle import (
     Agent,
-    Answer,
-    Change,
     MisuseError,
     ModelRetry,
     PermissionRule,
     Policy,
-    Refuse,
     RunContext,
     StoreError,
     ToolCall,
     tool,
 )
 from bridle.hooks import (
+    Answer,
+    Change,
     RedactPii,
+    Refuse,
     after_model,
     after_tool,
     before_model,

@@ -5,18 +5,9 @@ import json
 
 import pytest
 
-from bridle import (
-    Agent,
-    Answer,
-    ApprovalVerdict,
-    Change,
-    PermissionRule,
-    Policy,
-    Refuse,
-    StoreError,
-    tool,
-)
-from bridle.hooks import after_tool, before_tool
+from bridle import Agent, PermissionRule, Policy, StoreError, tool
+from bridle.hooks import Answer, Change, Refuse, after_tool, before_tool
+from bridle.sessions import ApprovalVerdict
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply

@@ -6,8 +6,9 @@ PROGRAM = """
 from dataclasses import dataclass
 from typing_extensions import reveal_type
 
-from bridle import Agent, Answer, Change, HookDecision, ModelInput, Refuse, Reply, RunContext, ToolCall, ToolResult
-from bridle import FinishedRun
+from bridle import Agent, Reply, RunContext, ToolCall, ToolResult
+from bridle.hooks import Answer, Change, HookDecision, ModelInput, Refuse
+from bridle.hooks import FinishedRun
 from bridle.hooks import RedactPii, after_model, after_tool, before_model, before_tool, guard_input, guard_output, on_end
 
 @dataclass

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from bridle import Agent, Budget, InstructionWritten, MisuseError, RunContext, per_turn
+from bridle import Agent, Budget, MisuseError, RunContext, per_turn
 from bridle.core.context.assemble import assemble_request
 from bridle.core.state import State
+from bridle.events import InstructionWritten
 from bridle.run.recovery.session_log import load_log
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from bridle import Agent, MisuseError, Prompted, PromptTemplate
+from bridle import Agent, MisuseError, PromptTemplate
+from bridle.events import Prompted
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 

@@ -10,9 +10,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from bridle import Agent, Answer, Change, MisuseError, Refuse, RunContext, tool
+from bridle import Agent, MisuseError, RunContext, tool
 from bridle.hooks import (
+    Answer,
+    Change,
     RedactPii,
+    Refuse,
     TextPattern,
     after_model,
     after_tool,

@@ -8,22 +8,13 @@ from typing import Protocol
 import msgspec
 import pytest
 
-from bridle import (
-    Agent,
-    Budget,
-    CommandTool,
-    MisuseError,
-    Progress,
-    RawTool,
-    RunContext,
-    SessionNotFound,
-    TypedTool,
-    per_turn,
-    tool,
-)
+from bridle import Agent, Budget, MisuseError, RunContext, per_turn, tool
+from bridle.errors import SessionNotFound
+from bridle.events import Progress
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
+from bridle.tools import CommandTool, RawTool, TypedTool
 
 
 @dataclass

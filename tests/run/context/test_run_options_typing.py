@@ -6,7 +6,8 @@ PROGRAM = """
 from dataclasses import dataclass
 from typing_extensions import reveal_type
 
-from bridle import Agent, HookDecision, ModelRetry, RunContext, RunOptions, Sampling, Thinking, ToolCall, tool
+from bridle import Agent, ModelRetry, RunContext, RunOptions, Sampling, Thinking, ToolCall, tool
+from bridle.hooks import HookDecision
 from bridle.hooks import before_tool
 
 @dataclass

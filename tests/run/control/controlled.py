@@ -9,7 +9,8 @@ import json
 import os
 from pathlib import Path
 
-from bridle import Agent, tool, wait_for_answers
+from bridle import Agent, tool
+from bridle.sessions import wait_for_answers
 from tests.suite.crashes import kill_after_record
 
 

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from bridle import ControlRefused, RunEnded, Steered, SubrunStarted, ToolFinished, control
 from bridle.cli.help_texts import load_help
 from bridle.core.recovery.log_repair import fold_log
+from bridle.events import ControlRefused, RunEnded, Steered, SubrunStarted, ToolFinished
 from bridle.run.calls.approval import list_pending_approvals
 from bridle.run.control.requests import SessionControl
+from bridle.sessions import control
 from bridle.stores import open_store
 from bridle.values.calls import ApprovalAnswered, ApprovalVerdict, ControlRequested, control_log_name
 from bridle.values.errors import Conflict, MisuseError, SessionNotFound

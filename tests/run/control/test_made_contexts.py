@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from bridle import RunEnded
+from bridle.events import RunEnded
 from bridle.stores import open_store
 from tests.suite.command import bridle, start_bridle
 from tests.suite.in_loop import in_loop

@@ -5,20 +5,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from bridle import (
-    Agent,
-    Budget,
-    Change,
-    EndRun,
-    FinishedRun,
-    MisuseError,
-    Refuse,
-    RunContext,
-    ToolCall,
-    ToolResult,
-    hooks,
-    tool,
-)
+from bridle import Agent, Budget, EndRun, MisuseError, RunContext, ToolCall, ToolResult, hooks, tool
+from bridle.hooks import Change, FinishedRun, Refuse
 from bridle.stores.memory import MemoryStore
 from bridle.testing import call_reply, scripted
 from bridle.values.events import RunEnded, ToolFinished, ToolStarted

@@ -5,7 +5,9 @@ import logging
 
 import pytest
 
-from bridle import Agent, BadTool, MisuseError, ModelRetry, OutcomeUnknown, redact_record, tool, toolkit
+from bridle import Agent, MisuseError, ModelRetry, OutcomeUnknown, tool, toolkit
+from bridle.errors import BadTool
+from bridle.sessions import redact_record
 from bridle.stores.memory import MemoryStore
 from bridle.testing import call_reply, scripted
 from bridle.values.events import ToolFinished

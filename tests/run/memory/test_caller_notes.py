@@ -5,12 +5,14 @@ import json
 
 import pytest
 
-from bridle import Agent, Handover, Memory, MisuseError, Note, PermissionRule, Policy, replay_sync, tool
+from bridle import Agent, Handover, Memory, MisuseError, PermissionRule, Policy, tool
 from bridle.cli.main import main
+from bridle.memory import Note
 from bridle.providers import load_codec
 from bridle.providers.catalogue import find_model
 from bridle.run.memory.notes import Notes, notes_log_name
 from bridle.run.model_connection import ModelConnection
+from bridle.sessions import replay_sync
 from bridle.sim.simulator import Simulator
 from bridle.stores.memory import MemoryStore
 from bridle.transports.inprocess import InProcessTransport

@@ -11,16 +11,18 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from bridle import Agent, Budget, CrossTenant, Memory, Note, tool
+from bridle import Agent, Budget, Memory, tool
 from bridle.cli.main import main
 from bridle.core.effects import AskModel, LoadMemory
 from bridle.core.loop import apply_event, next_effects
 from bridle.core.memory import NOTES_LEAD, format_notes, make_memory_loaded, request_memory_reload
 from bridle.core.state import State
+from bridle.memory import Note
 from bridle.providers import load_codec
 from bridle.providers.catalogue import find_model
 from bridle.run.memory.notes import Notes, notes_log_name
 from bridle.run.model_connection import ModelConnection
+from bridle.sessions import CrossTenant
 from bridle.sim.simulator import Simulator
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore

@@ -8,10 +8,11 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from bridle import Agent, Budget, Chunk, Compaction, Media, Memory, Query, Retrieval, tool
+from bridle import Agent, Budget, Compaction, Media, Memory, Retrieval, tool
 from bridle.core.loop import apply_event
 from bridle.core.memory import CHUNK_CUT, CHUNKS_LEAD, CHUNKS_REMOVED, fit_chunks, format_retrieved
 from bridle.core.state import State
+from bridle.memory import Chunk, Query
 from bridle.providers import load_codec
 from bridle.providers.catalogue import find_model
 from bridle.run.model_connection import ModelConnection

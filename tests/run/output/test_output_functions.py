@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from bridle import Agent, Answer, Budget, MisuseError, ModelRetry, Refuse, RunContext, tool
-from bridle.hooks import after_tool, before_tool, on_end
+from bridle import Agent, Budget, MisuseError, ModelRetry, RunContext, tool
+from bridle.hooks import Answer, Refuse, after_tool, before_tool, on_end
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.values import events as e

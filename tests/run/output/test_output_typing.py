@@ -6,7 +6,8 @@ PROGRAM = """
 from dataclasses import dataclass
 from typing import assert_type
 
-from bridle import Agent, DoneResult, PartialOutput, RunContext
+from bridle import Agent, DoneResult, RunContext
+from bridle.events import PartialOutput
 
 @dataclass
 class Refund:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle import Agent, MisuseError, ModelRetry, PartialOutput
+from bridle import Agent, MisuseError, ModelRetry
+from bridle.events import PartialOutput
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.tools.schema.partial_output import PartialJson, PartialTracker

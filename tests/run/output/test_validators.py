@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bridle import Agent, Budget, MisuseError, ModelRetry, OutputChecked, RunContext
+from bridle import Agent, Budget, MisuseError, ModelRetry, RunContext
 from bridle.core.evaluate_reply import REJECTED_ANSWERS_MAX
+from bridle.events import OutputChecked
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.values import events as e

@@ -14,13 +14,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from bridle import Agent, PermissionRule, Policy, fork_session, redact_record, tool
+from bridle import Agent, PermissionRule, Policy, tool
 from bridle.core.recovery.log_repair import LogReader, fold_log
 from bridle.run.calls.approval_proof import KEY_FILE_VARIABLE, read_key
 from bridle.run.recovery import session_log, snapshots
 from bridle.run.recovery.session_log import load_log
 from bridle.run.recovery.snapshot_codec import decode_snapshot
 from bridle.run.recovery.verification import verify_session
+from bridle.sessions import fork_session, redact_record
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
 from bridle.values.errors import Corrupt

@@ -5,10 +5,12 @@ import json
 
 import pytest
 
-from bridle import Agent, Conflict, Corrupt, MisuseError, SessionNotFound, fork_session, tool
+from bridle import Agent, MisuseError, tool
 from bridle.cli.main import main as command
 from bridle.core.calls.orphaned import RECORDS_LOST
+from bridle.errors import Conflict, Corrupt, SessionNotFound
 from bridle.run.recovery.session_log import load_log
+from bridle.sessions import fork_session
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted, simulator

@@ -5,8 +5,9 @@ import sys
 
 import pytest
 
-from bridle import Agent, MisuseError, fork_session, read_call, redact_record, replay, tool
+from bridle import Agent, MisuseError, tool
 from bridle.core.lineage.replay import describe_unchecked
+from bridle.sessions import fork_session, read_call, redact_record, replay
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
 from bridle.values.events import ModelAsked

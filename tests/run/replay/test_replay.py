@@ -7,25 +7,13 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from bridle import (
-    Agent,
-    Budget,
-    Memory,
-    MisuseError,
-    PermissionRule,
-    Policy,
-    SessionNotFound,
-    fork_at_difference,
-    import_history,
-    per_turn,
-    replay,
-    replay_sync,
-    tool,
-)
+from bridle import Agent, Budget, Memory, MisuseError, PermissionRule, Policy, per_turn, tool
 from bridle.core.lineage.replay import INPUT_EVENTS, LogReplay
+from bridle.errors import SessionNotFound
 from bridle.run.replay.changed_settings import AgentSettingsNow
 from bridle.run.replay.log_wire import LogWire
 from bridle.run.replay.replay_session import describe_difference, make_wire
+from bridle.sessions import fork_at_difference, import_history, replay, replay_sync
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock, scripted
 from bridle.testing.scripted_model import call_reply

@@ -5,21 +5,11 @@ import sys
 
 import pytest
 
-from bridle import (
-    Agent,
-    Compaction,
-    KeepRaw,
-    Memory,
-    MisuseError,
-    Text,
-    import_history,
-    read_call,
-    replay,
-    tool,
-)
+from bridle import Agent, Compaction, KeepRaw, Memory, MisuseError, Text, tool
 from bridle.hooks import RedactPii
 from bridle.run.replay.log_wire import LogWire
 from bridle.run.replay.sent_calls import OTHER_DIGEST, CallReader
+from bridle.sessions import import_history, read_call, replay
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock, scripted
 from bridle.testing.scripted_model import call_reply

@@ -9,9 +9,11 @@ from contextlib import aclosing, suppress
 
 import pytest
 
-from bridle import Agent, Conflict, redact_record, tool
+from bridle import Agent, tool
+from bridle.errors import Conflict
 from bridle.run.control import holders
 from bridle.run.sync import NOTEBOOK_MODULE
+from bridle.sessions import redact_record
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted

@@ -4,7 +4,8 @@ import threading
 
 import pytest
 
-from bridle import Agent, FinalAnswer, MisuseError, RunStopped, ToolStarted, tool
+from bridle import Agent, FinalAnswer, MisuseError, RunStopped, tool
+from bridle.events import ToolStarted
 from bridle.stores.memory import MemoryStore
 from bridle.testing import call_reply, scripted
 from bridle.values.errors import Failure

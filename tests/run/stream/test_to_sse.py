@@ -9,8 +9,10 @@ import msgspec
 import pytest
 from msgspec import inspect as types
 
-from bridle import Agent, ApprovalVerdict, MisuseError, TextDelta, ToolCallDelta, to_sse, tool
+from bridle import Agent, MisuseError, TextDelta, to_sse, tool
+from bridle.events import ToolCallDelta
 from bridle.run.context.shown_deltas import StreamItem
+from bridle.sessions import ApprovalVerdict
 from bridle.values import events as e
 from bridle.values.errors import Failure
 from bridle.values.message import Text, ToolCall, ToolResult

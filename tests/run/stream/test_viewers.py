@@ -5,18 +5,8 @@ import gc
 
 import pytest
 
-from bridle import (  # fmt: skip
-    Agent,
-    AttemptRestarted,
-    DeltasSkipped,
-    FinalAnswer,
-    MisuseError,
-    ReasoningDelta,
-    TextDelta,
-    Thinking,
-    ToolCallDelta,
-    tool,
-)
+from bridle import Agent, FinalAnswer, MisuseError, TextDelta, Thinking, tool
+from bridle.events import AttemptRestarted, DeltasSkipped, ReasoningDelta, ToolCallDelta
 from bridle.run.context.shown_deltas import ViewerBuffers
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted, simulator

@@ -2,7 +2,8 @@
 
 import pytest
 
-from bridle import Agent, Answer, Change, ModelRetry, Refuse, tool
+from bridle import Agent, ModelRetry, tool
+from bridle.hooks import Answer, Change, Refuse
 from bridle.serve.wires.client_view import REFUSED
 from tests.serve.raw_http import send
 from tests.serve.served import serve_by_name

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bridle import Agent, Conflict, tool
+from bridle import Agent, tool
 from bridle.core.recovery.log_repair import fold_log
+from bridle.errors import Conflict
 from bridle.run.archive.sessions import list_sessions
 from bridle.serve.identity import WIRE_CALLER
 from bridle.serve.wires import sessions

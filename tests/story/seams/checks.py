@@ -6,9 +6,11 @@ from decimal import Decimal
 
 import pytest
 
-from bridle import SubrunDelta, SubrunItem, TextDelta, replay
+from bridle import TextDelta
 from bridle.cli.commands.cost import list_all_entries, list_session_entries
+from bridle.events import SubrunDelta, SubrunItem
 from bridle.run.budget.stored import BudgetLog
+from bridle.sessions import replay
 from bridle.values.budget import (
     Amount,
     BudgetSettled,

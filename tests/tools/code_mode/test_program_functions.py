@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from bridle import RawTool, tool
+from bridle import tool
+from bridle.tools import RawTool
 from bridle.tools.code_mode.functions import make_functions, render_type
 from tests.tools.code_mode.function_samples import Spec, send
 

@@ -1,6 +1,7 @@
 """An agent with a server that asks questions, and a person who answers them."""
 
-from bridle import Agent, ApprovalVerdict
+from bridle import Agent
+from bridle.sessions import ApprovalVerdict
 from tests.tools.mcp.mcp_servers import more_hostile as hostile
 
 

@@ -4,17 +4,8 @@ import asyncio
 
 import pytest
 
-from bridle import (
-    Agent,
-    CodeMode,
-    MisuseError,
-    PermissionRule,
-    Policy,
-    ToolFinished,
-    ToolInterrupted,
-    ToolsChanged,
-    tool,
-)
+from bridle import Agent, CodeMode, MisuseError, PermissionRule, Policy, tool
+from bridle.events import ToolFinished, ToolInterrupted, ToolsChanged
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply

@@ -10,7 +10,8 @@ from collections import Counter
 
 import pytest
 
-from bridle import Agent, ToolFinished, ToolStarted
+from bridle import Agent
+from bridle.events import ToolFinished, ToolStarted
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from tests.suite.campaign import scale

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import bridle
-from bridle import BadTool, MisuseError, OutcomeUnknown
+from bridle import MisuseError, OutcomeUnknown
+from bridle.errors import BadTool
 from bridle.mcp import server
 from bridle.tools.mcp.names import make_tool_name
 from bridle.tools.mcp.server_settings import ToolRefusal

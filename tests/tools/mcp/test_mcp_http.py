@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bridle import Agent, ApprovalVerdict, OutcomeUnknown
+from bridle import Agent, OutcomeUnknown
 from bridle.mcp import server
+from bridle.sessions import ApprovalVerdict
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from tests.tools.mcp.mcp_servers import CONTEXT

@@ -9,17 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bridle import (
-    Agent,
-    ApprovalVerdict,
-    Budget,
-    PermissionRule,
-    Policy,
-    ServerAnswered,
-    ServerAsked,
-    SubrunCharged,
-)
+from bridle import Agent, Budget, PermissionRule, Policy
+from bridle.events import ServerAnswered, ServerAsked, SubrunCharged
 from bridle.hooks import guard_input
+from bridle.sessions import ApprovalVerdict
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from tests.tools.mcp.asking_server import Person, approve, make_crash_agent

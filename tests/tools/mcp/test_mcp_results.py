@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from bridle import Agent, Media, ViewChanged
+from bridle import Agent, Media
+from bridle.events import ViewChanged
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from tests.tools.mcp.mcp_servers import more_hostile as hostile

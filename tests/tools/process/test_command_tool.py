@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from bridle import Agent, BadTool, Budget, CommandTool
+from bridle import Agent, Budget
 from bridle.cli.main import main
+from bridle.errors import BadTool
 from bridle.ports.run_context import RunContext
 from bridle.testing import check_tool, scripted
 from bridle.testing.scripted_model import call_reply
+from bridle.tools import CommandTool
 from bridle.tools.process.run_process import CapturedOutput
 from bridle.values.result import Progress
 from tests.suite.patience import allow_longer

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from bridle import Agent, Budget, MisuseError, run_process, tool
+from bridle import Agent, Budget, MisuseError, tool
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
+from bridle.tools import run_process
 from bridle.tools.process.process_tree import MARK_VARIABLE, _get_guard, _live_trees
 from bridle.tools.process.run_process import RunningProcess
 from tests.suite.campaign import scale
@@ -303,7 +304,8 @@ def test_without_a_way_to_watch_a_process_a_thread_waits_for_it(monkeypatch, tmp
 PROGRAM = """
 import asyncio, signal, sys, threading
 from pathlib import Path
-from bridle import Agent, CommandTool, run_process, tool
+from bridle import Agent, tool
+from bridle.tools import CommandTool, run_process
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 

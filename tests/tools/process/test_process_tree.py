@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle import run_process
+from bridle.tools import run_process
 from bridle.tools.process import process_tree
 from bridle.tools.process.process_tree import ProcessTree, _get_guard, _live_trees
 from tests.suite.patience import PATIENCE_SECONDS

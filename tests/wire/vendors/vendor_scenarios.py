@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from bridle import Agent, Budget, Compaction, Media, Memory, RawTool, Text, import_history, tool
+from bridle import Agent, Budget, Compaction, Media, Memory, Text, tool
 from bridle.providers.catalogue import known_models
+from bridle.sessions import import_history
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock
 from bridle.testing.simulated_provider import ProviderSim
+from bridle.tools import RawTool
 from bridle.values.errors import MisuseError
 from bridle.values.request import Extra, Sampling, Thinking, ToolChoice, ToolSpec
 

@@ -220,7 +220,7 @@ def _make_external_tools(settings: Settings) -> dict[str, Tool]:
     external = [spec for spec in settings.all_tools if spec.external]
     if not external:
         return {}
-    module = import_module("bridle.tools.external_tool")
+    module = import_module("bridle.tools.external")
     return {spec.name: module.ExternalTool(spec) for spec in external}
 
 

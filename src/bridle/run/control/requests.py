@@ -1,6 +1,6 @@
 """Asks something of a run in another process: cancel it, pause it, send it a message, answer its question.
 
-    control = bridle.control("log.db", session)
+    control = bridle.sessions.control("log.db", session)
     await control.steer("Use euros.", by="ann")
     await control.cancel(by="ann")
 

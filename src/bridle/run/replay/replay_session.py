@@ -1,8 +1,10 @@
 """`replay`: runs a recorded session again from its own log, without a network, tools or user functions.
 
-    report = await bridle.replay("s1", store="log.db")                  same events, or the first difference
-    report = await bridle.replay("s1", store="log.db", agent=changed)   the first request that would differ
-    fork = await bridle.fork_at_difference(report, store="log.db")      `changed.resume(fork.session)` goes on there
+    from bridle.sessions import fork_at_difference, replay
+
+    report = await replay("s1", store="log.db")                     same events, or the first difference
+    report = await replay("s1", store="log.db", agent=changed)      the first request that would differ
+    fork = await fork_at_difference(report, store="log.db")         `changed.resume(fork.session)` goes on there
 
 Only the last of these can lead to a request: the fork is continued like any session.
 """

@@ -24,7 +24,7 @@ from bridle.serve.session_list import is_running
 from bridle.serve.streams.ag_ui import AgUiAdapter
 from bridle.serve.streams.sse import EventStream, StreamAdapter
 from bridle.serve.streams.ui_messages import UiMessageAdapter
-from bridle.tools.external_tool import ExternalTool, external_tool
+from bridle.tools.external import ExternalTool, external_tool
 from bridle.values.base import Value
 from bridle.values.errors import MisuseError
 from bridle.values.events import Prompted

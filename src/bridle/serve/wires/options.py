@@ -20,7 +20,7 @@ from bridle.run.calls.catalogue import is_brought, list_taken_names
 from bridle.run.calls.handover import list_successors
 from bridle.run.context.run_options import SETTINGS_OPTIONS, RunOptions
 from bridle.run.logged_settings import take_logged_instructions
-from bridle.tools.external_tool import ExternalTool
+from bridle.tools.external import ExternalTool
 from bridle.tools.schema.output_type import make_output_type
 from bridle.values.calls import Policy
 from bridle.values.errors import Failure, ProviderError

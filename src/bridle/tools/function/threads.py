@@ -44,7 +44,7 @@ INTERRUPT_CHECK_SECONDS = 0.5
 
 NOT_STARTED_MESSAGE = (
     "not started: all {places} threads for {lane} were busy; nothing was done. Allow more with"
-    " bridle.limit_threads({lane}=…), or make the functions async"
+    " bridle.tools.limit_threads({lane}=…), or make the functions async"
 )
 THREADS_STUCK_MESSAGE = (
     "not run: abandoned functions that never returned occupy all {places} threads for {lane};"
