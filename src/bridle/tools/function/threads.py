@@ -106,9 +106,10 @@ async def run_in_thread(function: Callable[[], T], lane: ThreadLane = "tools") -
 
 def find_not_started(error: BaseException) -> NotStarted | None:
     """What kept a function from starting, if the error is the end of its time limit."""
-    cause = error.__cause__
+    # `asyncio.timeout` names the cancellation as the cause since Python 3.11.5, and before that only as the context.
+    cause = error.__cause__ or error.__context__
     while cause is not None and not isinstance(cause, NotStarted):
-        cause = cause.__cause__
+        cause = cause.__cause__ or cause.__context__
     return cause
 
 
