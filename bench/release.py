@@ -19,7 +19,10 @@ import tempfile
 import tomllib
 import zipfile
 from pathlib import Path
+from typing import Any
 
+TAR_FILTER: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+"""Python 3.11 before 3.11.4 has none."""
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 MINORS = (11, 12, 13)
@@ -157,7 +160,7 @@ def check_archive(archive, wheel, tracked):
     """The source archive has every file of the repository, and a wheel made from it is the wheel."""
     with tempfile.TemporaryDirectory() as folder:
         with tarfile.open(archive) as file:
-            file.extractall(folder, filter="data")
+            file.extractall(folder, **TAR_FILTER)
         (source,) = Path(folder).iterdir()
         if missing := [name for name in tracked if not (source / name).is_file()]:
             raise Unfit(f"{archive.name} lacks {', '.join(missing[:5])}; see pyproject.toml and .gitignore")

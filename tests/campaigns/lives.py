@@ -674,6 +674,8 @@ SAMPLINGS = {
     "many stops": Sampling(stop_sequences=tuple(f"s{number}" for number in range(30))),
 }
 NOT_DRAWN = {
+    "raise_on_stop": "a life reads how its runs stopped (test_loud_stops)",
+    "tool_errors": "every life has tools with bugs, and goes on (test_tool_errors)",
     "version": "a life has one version of its code (test_rolling_upgrades)",
     "continues": "a life has one version of its code (test_rolling_upgrades)",
     "reprompts_max": "a gateway has none; tried in test_gateway",

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import tomllib
 from contextlib import closing
 from pathlib import Path
@@ -138,7 +139,11 @@ def list_mistakes(tmp_path):
     }
 
 
-@pytest.mark.parametrize("mistake", list(list_mistakes(Path("/tmp"))))
+with tempfile.TemporaryDirectory() as _folder:
+    MISTAKES = list(list_mistakes(Path(_folder)))
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_gets_one_clear_line_and_code_two(capsys, monkeypatch, tmp_path, mistake):
     monkeypatch.setattr("sys.stdin", io.StringIO())
     words, named = list_mistakes(tmp_path)[mistake]

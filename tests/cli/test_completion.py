@@ -69,7 +69,7 @@ def folder(tmp_path, monkeypatch):
         Agent("sim:", store="log.db").run_sync("hello", session=session)
     programs = tmp_path / "programs"
     programs.mkdir()
-    (programs / "bridle").write_text(f'#!/bin/sh\nexec {sys.executable} -m bridle.cli.main "$@"\n')
+    (programs / "bridle").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m bridle.cli.main "$@"\n')
     (programs / "bridle").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("TERM", "xterm")

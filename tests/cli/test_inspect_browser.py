@@ -20,8 +20,7 @@ from bridle.tools.process.open_browser import open_privately, write_page
 from tests.suite.patience import PATIENCE_SECONDS
 
 SOURCE = Path(__file__).parents[2] / "src" / "bridle"
-BROWSER = """#!{python}
-import json, os, sys
+BROWSER = """import json, os, sys
 place = {place!r}
 with open(place + ".part", "w") as file:
     json.dump({{"argv": sys.argv, "environment": dict(os.environ)}}, file)
@@ -36,7 +35,10 @@ def browser(tmp_path):
     """A browser that records how it was started: the file of the record, and a pipe that says when."""
     seen, fifo, program = tmp_path / "seen.json", tmp_path / "opened", tmp_path / "browser"
     os.mkfifo(fifo)
-    program.write_text(BROWSER.format(python=sys.executable, place=str(seen), fifo=str(fifo)))
+    script = tmp_path / "browser.py"
+    script.write_text(BROWSER.format(place=str(seen), fifo=str(fifo)))
+    # The path of Python may have spaces, which the first line of a script cannot have.
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{script}" "$@"\n')
     program.chmod(0o755)
     return program, seen, fifo
 

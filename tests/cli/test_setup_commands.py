@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -198,7 +199,7 @@ def test_no_color_is_respected_on_a_terminal():
     """`script` gives the command a terminal."""
     if not shutil.which("script"):
         pytest.skip("the program `script` is not here")
-    command = f"{sys.executable} -m bridle.cli.main doctor"
+    command = f"{shlex.quote(sys.executable)} -m bridle.cli.main doctor"
     for variables, coloured in (({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False)):
         done = subprocess.run(
             ["script", "-qec", command, "/dev/null"],

@@ -4,6 +4,7 @@ import ast
 import fnmatch
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import tomllib
@@ -155,7 +156,9 @@ def test_the_image_installs_extras_of_the_project_in_the_versions_of_the_lock_fi
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     (extras,) = re.findall(r'"\.\[([\w,]+)\]"', step)
     assert set(extras.split(",")) <= set(project["optional-dependencies"])
-    command = step.partition(" >")[0].replace("requirements.lock", str(ROOT / "requirements.lock"))
+    command = step.partition(" >")[0].replace(
+        "requirements.lock", shlex.quote(str(ROOT / "requirements.lock"))
+    )
     pinned = subprocess.run(command, shell=True, capture_output=True, text=True, check=True).stdout
     assert all(
         re.search(rf"(?m)^{name}==[\d.]+$", pinned) for name in ("starlette", "uvicorn", "asyncpg", "msgspec")

@@ -223,7 +223,12 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("run", "x", "--json", "--usd", "0"),
     ("show", "nobody", "--json"),
 )  # fmt: skip
-SETTINGS = {"BRIDLE_MODEL": "sim:anthropic/claude-sonnet-5-5", "NO_COLOR": "1", "COLUMNS": "100"}
+SETTINGS = {
+    "BRIDLE_MODEL": "sim:anthropic/claude-sonnet-5-5",
+    "NO_COLOR": "1",
+    "COLUMNS": "100",
+    "LOGNAME": "root",
+}
 TOOLS = '''
 from bridle import tool
 

@@ -8,12 +8,15 @@ import sys
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.suite.paths import load_program
 from tests.suite.shared_builds import build_once
 
+TAR_FILTER: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+"""Python 3.11 before 3.11.4 has none."""
 ROOT = Path(__file__).parents[2]
 release = load_program("bench/release.py")
 VERSION = release.check_version(
@@ -64,7 +67,7 @@ def test_the_files_of_this_checkout_pass(built):
 def test_the_tests_run_from_the_archive(built, tmp_path):
     """Whoever packages the project has no repository, and no recorded traffic beside it."""
     with tarfile.open(built[1]) as archive:
-        archive.extractall(tmp_path, filter="data")
+        archive.extractall(tmp_path, **TAR_FILTER)
     (root,) = tmp_path.iterdir()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(root), str(root / "src")))}
 

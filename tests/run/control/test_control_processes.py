@@ -394,7 +394,7 @@ async def test_a_controller_that_is_killed_leaves_its_request_or_none(home, star
     await wait_for_start(home)
     program = (
         "import asyncio, os, sys\n"
-        "from bridle import control\n"
+        "from bridle.sessions import control\n"
         "from bridle.run.control.requests import SessionControl\n"
         "async def die(*given): os._exit(9)\n"
         "SessionControl.{method} = die\n"

@@ -36,13 +36,13 @@ def report_error(
         whole = "".join(traceback.format_exception(type(error), error, start))
     except Exception as second:  # noqa: BLE001 - not swallowed: the text names it; a foreign `__str__` may raise
         whole = f"{located}\n(its traceback cannot be written: {type(second).__name__})"
+    # guard: traceback-redacted
     shown = repair_surrogates(whole if secrets is None else secrets.redact_text(whole))
     lines = "\n".join(map(escape_text, shown.split("\n")))
     message = escape_text(f"tool {call.name} raised {located}")
     if lines == whole:
         LOG.warning("%s", message, exc_info=(type(error), error, start))
     else:
-        # guard: traceback-redacted
         LOG.warning("%s\n%s", message, lines)
     kind, _, place = located.partition(" at ")
     return ToolError(type=kind, place=place, traceback=shown[-TRACEBACK_CHARACTERS_MAX:])
