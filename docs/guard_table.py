@@ -1020,6 +1020,7 @@ BOUNDARIES = (
                 (
                     "run/failures/test_tool_errors.py::test_a_key_in_an_exception_reaches_neither_log_nor_record",
                 ),
+            ),
             Guard(
                 "sign-in-secrets-known",
                 "value set()",
