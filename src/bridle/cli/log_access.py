@@ -102,10 +102,16 @@ def format_resume(options: argparse.Namespace, session: str, *more: str) -> str:
     return shlex.join([*words, *more])
 
 
+def has_log(given: str | None) -> bool:
+    """False if the file of the log does not exist; the log of a server is looked for when it is opened."""
+    path = store_path(given)
+    return "://" in path or Path(path).exists()
+
+
 def open_log(given: str | None, *, to_read: bool = False) -> Store:
     """Open the log; with `to_read`, a missing one is an error instead of being created."""
     path = store_path(given)
-    if to_read and "://" not in path and not Path(path).exists():
+    if to_read and not has_log(given):
         raise MisuseError(f"no log at {path}; `bridle run` creates one, or choose another with --store")
     return open_store(path)
 

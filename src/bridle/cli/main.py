@@ -179,6 +179,8 @@ def _run_command(name: str, rest: list[str]) -> int:
     options = parser.parse_args(rest)
     # The help does not read the settings, so it does not load their modules.
     with import_module(".configured_options", __package__).apply_configuration(parser, options):
+        if hasattr(options, "session_arguments"):
+            import_module(".session_names", __package__).complete_session_names(options)
         code: int = _load_command(name).execute(options)
     return code
 

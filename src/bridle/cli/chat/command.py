@@ -13,6 +13,7 @@ import sys
 from bridle.cli.agent_options import add_agent_options, describe_toolkit, is_interactive
 from bridle.cli.commands.run import add_session_options
 from bridle.cli.log_access import add_store_option, open_log
+from bridle.cli.session_names import add_session_argument
 from bridle.ports.store import Store
 from bridle.watchers.console import Console
 
@@ -22,7 +23,10 @@ from .slash_commands import CHAT_COMMANDS, execute_command, parse_command
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", nargs="?", help="continue this session, with its model and instructions")
+    add_session_argument(parser, nargs="?", help_="continue this session, with its model and instructions")
+    parser.add_argument(
+        "-c", "--continue", dest="uses_latest", action="store_true", help="continue the latest session"
+    )
     add_agent_options(parser)
     add_session_options(parser)
     add_store_option(parser)

@@ -22,6 +22,7 @@ from bridle.cli.log_access import (
     tenant_of,
     use_log,
 )
+from bridle.cli.session_names import add_session_argument
 from bridle.core.calls.argument_changes import list_changes, show_arguments
 from bridle.core.state import State
 from bridle.ports.store import Store
@@ -38,7 +39,7 @@ NOT_COMPARED = "not compared with an agent"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", nargs="?", help="only this session")
+    add_session_argument(parser, nargs="?", help_="only this session")
     parser.add_argument(
         "--approved", action="store_true", help="list the approved calls that have not started instead"
     )

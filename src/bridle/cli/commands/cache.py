@@ -16,6 +16,7 @@ from bridle.cli.log_access import (
     tenant_of,
     use_log,
 )
+from bridle.cli.session_names import add_session_argument
 from bridle.core.cache.report import (
     CACHE_OUTCOMES,
     CacheCall,
@@ -66,7 +67,7 @@ CACHE_GROUP_KEYS: dict[str, Callable[[SeenCall], str]] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("session", nargs="?", help="only this session, call by call unless --by is given")
+    add_session_argument(parser, nargs="?", help_="only this session, call by call unless --by is given")
     add("--by", choices=[*CACHE_GROUP_KEYS], help="group by (default: session)")
     add("--json", action="store_true", help="print calls or rows, and totals, as JSON")
     add_log_options(parser, "only sessions of this tenant")

@@ -12,6 +12,7 @@ from contextlib import redirect_stdout
 from bridle.cli.agent_options import add_toolkit_options, is_interactive, make_toolkit
 from bridle.cli.format.printing import print_json, print_line
 from bridle.cli.log_access import add_log_options, fold_state, read_session, tenant_of, use_log
+from bridle.cli.session_names import add_session_argument
 from bridle.config.tool_loader import load_tools
 from bridle.ports.tool import Tool
 from bridle.run.agent import Agent
@@ -24,7 +25,7 @@ from .approve import PLACEHOLDER_MODEL
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", help="session id, as listed by `bridle sessions`")
+    add_session_argument(parser)
     parser.add_argument(
         "--tools",
         action="append",

@@ -26,6 +26,7 @@ from bridle.cli.log_access import (
     use_log,
 )
 from bridle.cli.option_values import parse_time
+from bridle.cli.session_names import add_session_argument
 from bridle.core.budget.ledger import (
     CONVERSATION_SHARE,
     OTHER_STORE,
@@ -121,7 +122,7 @@ class CostRow(msgspec.Struct):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("session", nargs="?", help="only this session, call by call unless --by is given")
+    add_session_argument(parser, nargs="?", help_="only this session, call by call unless --by is given")
     add("--by", choices=[*COST_GROUP_KEYS, BY_TOOL], help="group by (default: session)")
     add(
         "--since",

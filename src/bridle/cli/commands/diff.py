@@ -19,6 +19,7 @@ from bridle.cli.format.columns import (
 )
 from bridle.cli.format.printing import print_line
 from bridle.cli.log_access import add_log_options, tenant_of, use_log
+from bridle.cli.session_names import add_session_argument
 from bridle.run.lineage import compare_sessions
 from bridle.values.lineage import ComparedSession, Comparison, Pair
 from bridle.values.message import Message
@@ -35,8 +36,8 @@ PAIR_MARKS = {"same": " ", "changed": "|", "only_a": "<", "only_b": ">"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("a", metavar="A", help="first session")
-    parser.add_argument("b", metavar="B", help="second session")
+    add_session_argument(parser, "a", metavar="A", help_="first session")
+    add_session_argument(parser, "b", metavar="B", help_="second session")
     parser.add_argument("--unified", action="store_true", help="show one below the other on any screen")
     parser.add_argument(
         "--full", action="store_true", help=f"show whole messages instead of {MESSAGE_LINES_MAX} lines each"

@@ -15,6 +15,7 @@ import msgspec
 
 from bridle.cli.format.printing import print_json, print_line
 from bridle.cli.log_access import add_log_options, tenant_of, use_log
+from bridle.cli.session_names import add_session_argument
 from bridle.run.lineage import fork_session
 from bridle.values.lineage import Fork
 from bridle.values.text import escape_text
@@ -22,7 +23,7 @@ from bridle.watchers.console import shorten
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", help="session id, as listed by `bridle sessions`")
+    add_session_argument(parser)
     place = parser.add_mutually_exclusive_group()
     place.add_argument(
         "--at", metavar="PLACE", help="share everything up to this message (m4) or record (12)"

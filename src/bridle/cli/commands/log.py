@@ -23,6 +23,7 @@ from bridle.cli.format.columns import (
 )
 from bridle.cli.format.printing import print_line
 from bridle.cli.log_access import add_log_options, format_local_time, read_session, tenant_of, use_log
+from bridle.cli.session_names import add_latest_argument
 from bridle.core.lineage.compare import describe_end
 from bridle.core.recovery.log_repair import iterate_states
 from bridle.run.lineage import list_branches
@@ -34,7 +35,7 @@ from bridle.watchers.console import format_count, format_dollars
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", help="session id, as listed by `bridle sessions`")
+    add_latest_argument(parser)
     parser.add_argument("--tree", action="store_true", help="show all related forks and where they branch")
     parser.add_argument("--json", action="store_true", help="print one JSON list")
     add_log_options(parser)

@@ -9,6 +9,7 @@ import asyncio
 
 from bridle.cli.format.printing import print_json, print_line
 from bridle.cli.log_access import add_store_option, use_log
+from bridle.cli.session_names import mark_session_argument
 from bridle.run.memory.notes import NOTES_PREFIXES, Notes, NotesOwner
 from bridle.values.errors import MisuseError
 from bridle.values.memory import Note
@@ -27,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="use the notes of this session; with --tenant, fail unless it belongs to the tenant",
     )
+    mark_session_argument(parser, "session")
     add("--caller", default="", metavar="X", help="use the notes of this caller of the tenant")
     add("--json", action="store_true", help="print notes as JSON")
     add_store_option(parser)

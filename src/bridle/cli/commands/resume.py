@@ -11,6 +11,7 @@ import argparse
 
 from bridle.cli.agent_options import add_agent_options, add_context_option
 from bridle.cli.log_access import add_store_option, add_tenant_option
+from bridle.cli.session_names import add_latest_argument
 from bridle.values.errors import MisuseError
 
 from .control.resume_all import resume_all
@@ -18,7 +19,7 @@ from .run import run_agent
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", nargs="?", help="session id, as listed by `bridle sessions`")
+    add_latest_argument(parser)
     parser.add_argument(
         "--all", action="store_true", help="every session whose process ended or that has an answer"
     )
@@ -40,8 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    if bool(options.session) == options.all:
-        raise MisuseError("name a session, or continue all unfinished ones with --all")
+    if options.all and options.session:
+        raise MisuseError("name a session, or continue all unfinished ones with --all, not both")
     if options.all and options.take_over:
         raise MisuseError("--take-over needs a session: it takes one from a process that is alive")
     if options.all:

@@ -32,6 +32,7 @@ from bridle.cli.log_access import (
 )
 from bridle.cli.main import EXIT_CANCELLED, EXIT_MISUSE
 from bridle.cli.option_values import make_count_parser
+from bridle.cli.session_names import add_session_argument
 from bridle.core.state import State
 from bridle.run.agent import Agent
 from bridle.run.context.run_options import RunOptions
@@ -60,7 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="text, image, PDF, audio or video to send with the prompt; `-` is standard input; repeatable",
     )
-    add("--session", metavar="ID", help="continue this session, with its model and instructions")
+    add_session_argument(
+        parser, "--session", metavar="ID", help_="continue this session, with its model and instructions"
+    )
     add_session_options(parser)
     add_store_option(parser)
 

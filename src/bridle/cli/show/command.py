@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from bridle.cli.format.columns import is_color_output
 from bridle.cli.format.printing import print_json, print_line, write_raw
 from bridle.cli.log_access import add_log_options, fold_state, read_session, tenant_of, use_log
+from bridle.cli.session_names import add_latest_argument
 from bridle.ports.store import Store
 from bridle.values.errors import MisuseError
 from bridle.values.record import Record
@@ -31,7 +32,7 @@ VIEWS = ("transcript", *TRACE_VIEWS, "events")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("session", help="session id, as listed by `bridle sessions`")
+    add_latest_argument(parser)
     add("--as", dest="view", choices=VIEWS, default=VIEWS[0], help="form (default: transcript)")
     add("--json", action="store_true", help="print records as lines of JSON; spans with timeline and tree")
     add("--result", metavar="HANDLE", help="print only this stored tool result, in full")

@@ -22,6 +22,7 @@ from bridle.cli.log_access import (
     tenant_of,
 )
 from bridle.cli.option_values import make_count_parser
+from bridle.cli.session_names import add_session_argument
 from bridle.core.recovery.log_repair import LogReader
 from bridle.ports.store import Store, WatchableStore, supports
 from bridle.run.control.live import LiveView
@@ -44,7 +45,7 @@ FOLLOWING = "waiting for more; Ctrl-C ends the command, not the run"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("session", help="session id, as listed by `bridle sessions`")
+    add_session_argument(parser)
     add("--since", type=make_count_parser(0), metavar="SEQ", help="start after this record (0: all of them)")
     add("--follow", action="store_true", help="stay when the run ends, until Ctrl-C")
     add("--json", action="store_true", help="print every record as a line of JSON")

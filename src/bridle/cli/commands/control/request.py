@@ -8,6 +8,7 @@ from bridle.cli.commands.approve import answerer_name
 from bridle.cli.format.printing import print_json, print_line
 from bridle.cli.log_access import add_log_options, format_resume, tenant_of, use_log
 from bridle.cli.option_values import make_count_parser
+from bridle.cli.session_names import add_session_argument
 from bridle.run.control.requests import WAIT_SECONDS_DEFAULT, ControlOutcome, SessionControl
 
 DONE = {"cancel": "cancelled", "pause": "will pause after its current step", "steer": "has the message"}
@@ -15,7 +16,7 @@ DONE = {"cancel": "cancelled", "pause": "will pause after its current step", "st
 
 def add_request_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("session", help="session id, as listed by `bridle sessions`")
+    add_session_argument(parser)
     add("--by", default="", help="name of the person who asks (default: your login name); recorded")
     add(
         "--wait-seconds",

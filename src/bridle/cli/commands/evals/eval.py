@@ -20,6 +20,7 @@ import msgspec
 
 from bridle.cli.format.printing import print_json, print_line
 from bridle.cli.log_access import add_store_option, read_session, use_log
+from bridle.cli.session_names import find_session
 from bridle.evals.baseline import (
     ALPHA_DEFAULT,
     Baseline,
@@ -302,6 +303,7 @@ async def _add(options: argparse.Namespace) -> int:
     if options.suite is None:
         raise MisuseError("name the suite that gets the task: --suite FOLDER")
     async with use_log(options.store) as store:
+        options.target = await find_session(store, options.target)
         records = await read_session(store, options.target)
     path = add_case(
         options.suite, options.target, records, agent=options.agent or "", keeps_replies=options.offline

@@ -15,6 +15,7 @@ import msgspec
 
 from bridle.cli.format.printing import print_json, print_line, print_text
 from bridle.cli.log_access import add_log_options, read_session, tenant_of, use_log
+from bridle.cli.session_names import add_session_argument
 from bridle.ports.store import Store
 from bridle.run.agent import Agent
 from bridle.run.replay.changed_settings import AgentSettingsNow
@@ -36,7 +37,7 @@ _CREDENTIAL_USER = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*:\$[A-Za-z_][A-Za-z0-9_]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("session", help="session id, as listed by `bridle sessions`")
+    add_session_argument(parser)
     add(
         "call",
         nargs="?",

@@ -21,6 +21,7 @@ from bridle.cli.commands.fork import format_fork_place
 from bridle.cli.commands.run import exit_code, open_resumed_stream, watch_stream
 from bridle.cli.format.printing import print_json, print_line, print_text
 from bridle.cli.log_access import add_log_options, fold_state, read_session, tenant_of, use_log
+from bridle.cli.session_names import add_session_argument
 from bridle.config.agent_file import load_agent, read_agent_file
 from bridle.config.tool_loader import load_tools
 from bridle.core.lineage.replay import ChangedSettings
@@ -44,7 +45,7 @@ DIFFERENT = 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("session", help="session id, as listed by `bridle sessions`")
+    add_session_argument(parser)
     add("--until", metavar="PLACE", help="stop after this record (12) or message (m4)")
     add("-i", "--instructions", default="", help="compare with this system prompt")
     add("--diff", action="store_true", help="also print the differing lines of both requests")

@@ -17,13 +17,14 @@ from bridle.cli.commands.serving.serve import load_server, print_stopping
 from bridle.cli.format.printing import print_text
 from bridle.cli.log_access import add_store_option, read_session, store_path, use_log
 from bridle.cli.option_values import parse_port
+from bridle.cli.session_names import add_session_argument
 from bridle.serve.options import ServeOptions
 from bridle.tools.process.open_browser import open_privately
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("session", nargs="?", metavar="SESSION", help="session to open (default: the list)")
+    add_session_argument(parser, nargs="?", metavar="SESSION", help_="session to open (default: the list)")
     add("--port", type=parse_port, default=0, help="port of the server (default: a free one)")
     add("--no-open", action="store_true", help="print the address and open no browser")
     add("--json", action="store_true", help="print the address as JSON; opens no browser")

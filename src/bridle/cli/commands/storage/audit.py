@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from bridle.cli.format.printing import print_json, print_line
 from bridle.cli.log_access import add_log_options, format_local_time, read_session, tenant_of, use_log
+from bridle.cli.session_names import add_latest_argument
 from bridle.core.audit.report import AuditEntry, AuditReport
 from bridle.core.calls.argument_changes import list_changes, show_arguments
 from bridle.run.archive.audit import audit_session
@@ -21,7 +22,7 @@ HASH_SHOWN = 12
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", help="session id, as listed by `bridle sessions`")
+    add_latest_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     add_log_options(parser)
 

@@ -15,6 +15,7 @@ from typing import BinaryIO
 from bridle.cli.commands.replay.replay import write_log_test
 from bridle.cli.format.printing import print_line
 from bridle.cli.log_access import add_caller_option, add_log_options, read_session, tenant_of, use_log
+from bridle.cli.session_names import add_session_argument
 from bridle.run.archive.transfer import export_session
 from bridle.values.errors import MisuseError, Unusable
 
@@ -23,7 +24,7 @@ STANDARD_OUTPUT = "-"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("session", help="session id, as listed by `bridle sessions`")
+    add_session_argument(parser)
     add(
         "-o",
         "--output",

@@ -11,6 +11,7 @@ import asyncio
 from bridle.cli.format.printing import print_json, print_line
 from bridle.cli.log_access import add_log_options, read_session, tenant_of, use_log
 from bridle.cli.option_values import make_count_parser
+from bridle.cli.session_names import add_session_argument
 from bridle.run.archive.redact import Redaction, redact_blob, redact_record
 from bridle.run.archive.redact_notes import NoteRedaction, redact_note
 from bridle.run.archive.remains import RemainingText
@@ -19,7 +20,7 @@ from bridle.values.errors import MisuseError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("session", nargs="?", default="", help="session id, as listed by `bridle sessions`")
+    add_session_argument(parser, nargs="?", default="")
     add("--record", type=make_count_parser(1), metavar="SEQ", help="number of the record")
     add(
         "--field",

@@ -14,6 +14,7 @@ from msgspec import to_builtins
 
 from bridle.cli.format.printing import print_json, print_line
 from bridle.cli.log_access import add_store_option, use_log
+from bridle.cli.session_names import add_session_argument
 from bridle.ports.store import Store
 from bridle.run.recovery.verification import (
     Problem,
@@ -33,7 +34,7 @@ HASH_CHARACTERS = 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", nargs="?", help="only this session")
+    add_session_argument(parser, nargs="?", help_="only this session")
     parser.add_argument(
         "--anchors", metavar="FILE", help="file or folder with anchors (default: $BRIDLE_ANCHORS)"
     )
