@@ -278,7 +278,7 @@ def test_looking_at_a_log_that_is_not_there_makes_none(capsys, home):
 
 def test_every_command_explains_itself(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    assert main(["--help"]) == 0
+    assert main(["help", "--all"]) == 0
     overview = read_output(capsys)[0]
     for name in COMMANDS:
         assert name in overview

@@ -147,4 +147,4 @@ def test_fish_completes(folder):
 def test_candidates_are_words_that_no_shell_expands(folder):
     assert bridle("candidates", "sessions") == (0, "tuesday\n", "")
     assert "mine:only-model" in bridle("candidates", "models").out.split()
-    assert "candidates" not in bridle("help").out
+    assert "candidates" not in bridle("help", "--all").out

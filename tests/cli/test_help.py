@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from bridle.cli.help_texts import HELP_WIDTH, list_exit_codes, load_help, make_epilog
-from bridle.cli.main import COMMANDS, GROUPS, main, make_parser
+from bridle.cli.main import COMMANDS, FIRST_COMMANDS, GROUPS, main, make_parser
 from tests.suite.command_lines import ENDLESS, NEEDING_A_RUN, split_line, write_named_files
 
 GROUPED = [name for names in GROUPS.values() for name in names]
@@ -48,8 +48,19 @@ def test_the_help_of_a_subcommand_is_wrapped(capsys, monkeypatch):
     assert "examples:" in shown
 
 
-def test_the_overview_lists_every_command_by_task(capsys):
-    assert main(["--help"]) == 0
+@pytest.mark.parametrize("words", [[], ["help"], ["--help"], ["-h"]])
+def test_bridle_alone_lists_eight_commands_on_one_screen(words, capsys):
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert len(shown.splitlines()) < 24
+    assert [line for line in shown.splitlines() if len(line) > HELP_WIDTH] == []
+    assert re.findall(r"^  (\w+) {2,}\S", shown, re.MULTILINE) == list(FIRST_COMMANDS)
+    assert len(FIRST_COMMANDS) == 8
+    assert "bridle help --all" in shown
+
+
+def test_help_all_lists_every_command_by_task(capsys):
+    assert main(["help", "--all"]) == 0
     shown = capsys.readouterr().out
     assert [line for line in shown.splitlines() if len(line) > HELP_WIDTH] == []
     assert re.findall(r"^  (\w+) {2,}\S", shown, re.MULTILINE) == GROUPED

@@ -86,7 +86,9 @@ GROUPS = {
     "test": ("eval", "check", "lint", "lock", "sim", "wire"),
     "set up": ("config", "doctor", "models", "mcp", "completion"),
 }
-"""Commands by the title of their group in the overview."""
+"""Commands by the title of their group in the list of all."""
+FIRST_COMMANDS = ("init", "run", "chat", "resume", "approvals", "show", "cost", "serve")
+"""The commands that `bridle` alone lists."""
 SETUP_COMMANDS = ("init", "config", "doctor", "models", "mcp", "completion")
 CONTROL_COMMANDS = ("cancel", "steer", "pause")
 STORAGE_COMMANDS = ("verify", "gc", "backup", "restore", "audit", "export", "redact", "erase")
@@ -151,6 +153,9 @@ def _silence_loggers() -> Iterator[None]:
 
 
 def _dispatch(given: list[str]) -> int:
+    if given == ["help", "--all"]:
+        print(list_all_commands())
+        return 0
     if given[:1] == ["help"] and len(given) > 1:
         given = [given[1], "--help"]
     if not given or given[0] in ("-h", "--help", "help"):
@@ -172,7 +177,7 @@ def _dispatch(given: list[str]) -> int:
 def _run_command(name: str, rest: list[str]) -> int:
     if name not in COMMANDS and name not in HIDDEN_COMMANDS:
         near = import_module("difflib").get_close_matches(name, COMMANDS, n=1)
-        hint = f"; did you mean `bridle {near[0]}`?" if near else "; `bridle --help` lists the commands"
+        hint = f"; did you mean `bridle {near[0]}`?" if near else "; `bridle help --all` lists the commands"
         _print_error(f"unknown command {name!r}{hint}")
         return EXIT_MISUSE
     parser = make_parser(name)
@@ -190,22 +195,42 @@ def _print_error(message: str) -> None:
 
 
 def make_overview() -> str:
-    """The help of `bridle`: all commands and what each does."""
-    width = max(map(len, COMMANDS))
+    """The help of `bridle` alone: the commands of the first weeks."""
+    return "\n".join(
+        [
+            "usage: bridle COMMAND [options]",
+            "",
+            "A model-agnostic agent harness: one log, a pure core, a byte-stable wire.",
+            "",
+            *_list_rows(FIRST_COMMANDS),
+            "",
+            "`bridle help --all` lists all commands, `bridle help COMMAND` explains one, with",
+            "examples. Without a model and an API key, the simulator answers:",
+            "",
+            '  bridle run "What is 17 * 23 minus 100?"',
+        ]
+    )
+
+
+def list_all_commands() -> str:
+    """All commands in groups, and the exit codes that most of them share."""
     lines = ["usage: bridle COMMAND [options]", ""]
-    lines += ["A model-agnostic agent harness: one log, a pure core, a byte-stable wire.", ""]
     for title, names in GROUPS.items():
-        lines += [f"{title}:", *(f"  {name:<{width}}  {COMMANDS[name]}" for name in names), ""]
+        lines += [f"{title}:", *_list_rows(names), ""]
     return "\n".join(
         [
             *lines,
-            "`bridle help COMMAND` explains a command, with examples. Without a model and an",
-            'API key, the simulator answers:  bridle run "What is 17 * 23 minus 100?"',
+            "`bridle help COMMAND` explains a command, with examples.",
             "",
             "Exit codes: 0 success, 1 no answer or something was found, 2 something to",
             "correct (one line says what), 130 stopped with Ctrl-C.",
         ]
     )
+
+
+def _list_rows(names: Sequence[str]) -> list[str]:
+    width = max(map(len, names))
+    return [f"  {name:<{width}}  {COMMANDS[name]}" for name in names]
 
 
 def make_parser(name: str) -> "argparse.ArgumentParser":
