@@ -14,8 +14,9 @@ import msgspec
 
 import bridle
 from bridle.cli.chat.slash_commands import CHAT_COMMANDS
+from bridle.cli.command_table import describe_command, list_command_names
 from bridle.cli.help_texts import load_help
-from bridle.cli.main import COMMANDS, make_parser
+from bridle.cli.main import make_parser
 from bridle.config import agent_file
 from bridle.config.settings import KIND_MEANINGS, SETTINGS
 from bridle.core.loop import TRANSITIONS
@@ -146,11 +147,11 @@ def phases() -> str:
 def commands() -> str:
     """Every command with its arguments and options."""
     parts = []
-    for name, summary in COMMANDS.items():
+    for name in list_command_names():
         parser = make_parser(name)
         rows = [_argument_row(action) for action in _arguments(parser)]
         parts.append(
-            f"## bridle {name}\n\n{_as_markdown(parser.description or summary)}\n\n"
+            f"## bridle {name}\n\n{_as_markdown(parser.description or describe_command(name))}\n\n"
             f"```\n{_list_examples(name)}\n```\n\n"
             f"{table(['argument', 'meaning'], rows)}"
         )

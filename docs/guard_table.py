@@ -368,7 +368,7 @@ BOUNDARIES = (
     ),
     Boundary(
         "another user of the machine",
-        "the token of `bridle inspect`, or the address of a sign-in, on the command line of the browser",
+        "the token of `bridle serve --open`, or the address of a sign-in, on the command line of the browser",
         (
             Guard(
                 "browser-gets-file",
@@ -1089,7 +1089,7 @@ BOUNDARIES = (
     ),
     Boundary(
         "a log from elsewhere",
-        "a command in a header, address, model or message, run by the shell that gets the line of `bridle raw --curl`",
+        "a command in a header, address, model or message, run by the shell that gets the line of `bridle show --as raw --call N --curl`",
         (
             Guard(
                 "curl-expands-nothing",
@@ -1800,7 +1800,7 @@ BOUNDARIES = (
     ),
     Boundary(
         "another user",
-        "your sessions through `bridle inspect` on the same machine",
+        "your sessions through `bridle serve --open` on the same machine",
         (
             Guard(
                 "inspect-needs-token",

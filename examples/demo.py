@@ -237,7 +237,7 @@ def wait_for_approval(demo: Demo, session: str) -> None:
     demo.check("nothing is paid while the question is open", len(demo.list_orders()), 3)
     demo.bridle("approvals")
     (question,) = json.loads(demo.read("approvals"))
-    demo.bridle("approve", question["id"], "--by", "maria", "--reason", "photograph checked")
+    demo.bridle("approvals", "approve", question["id"], "--by", "maria", "--reason", "photograph checked")
     demo.bridle("resume", session)
     demo.check("the approved payment is made", demo.list_orders()[3:], [4414])
 
@@ -278,7 +278,7 @@ def show_accounts(demo: Demo, session: str) -> None:
         " from its start again is the one for the other vendor.",
     )
     demo.bridle("cost", "--by", "model")
-    demo.bridle("cache", session)
+    demo.bridle("show", "--as", "cache", session)
     demo.show_ledger()
     demo.check(
         "four orders, four payments, four receipts in the log",

@@ -33,8 +33,8 @@ COLOURS = {
 TERMINALS = {
     "run": ('bridle run "What is 17 * 23 minus 100?" --tools demo_tools.py',),
     "show": ("bridle show SESSION",),
-    "cost": ("bridle cost --by model", "bridle cache SESSION"),
-    "verify": ("bridle verify SESSION", "bridle replay SESSION"),
+    "cost": ("bridle cost --by model", "bridle show SESSION --as cache"),
+    "verify": ("bridle store verify SESSION", "bridle session replay SESSION"),
 }
 """Name of each picture, and the commands that it shows, in one folder and in this order.
 
@@ -64,7 +64,7 @@ def main() -> int:
         for name, commands in TERMINALS.items():
             lines = [line for command in commands for line in show_command(command, here)]
             (PICTURES / f"{name}.svg").write_text(draw_terminal(lines), encoding="utf-8")
-        exported = run_command(f"bridle export {find_session(here)}", here, terminal=False)
+        exported = run_command(f"bridle session export {find_session(here)}", here, terminal=False)
         (PICTURES / "log.svg").write_text(draw_log([json.loads(line) for line in exported]), encoding="utf-8")
     return take_inspector()
 

@@ -1,7 +1,7 @@
 """A clinical assistant that prepares visits and places orders, on invented data.
 
     python examples/clinical/assistant.py visit P-002 "Pneumonia: order doxycycline 100 mg 2 times a day."
-    bridle approve ID --store clinical.db --by "Dr. Osei"
+    bridle approvals approve ID --store clinical.db --by "Dr. Osei"
     python examples/clinical/assistant.py resume SESSION
 
 NOT A MEDICAL DEVICE: patients, drugs and rules are invented and incomplete. Do not use it to treat anyone.
@@ -126,7 +126,7 @@ async def show_result(agent: Agent[object, Briefing], result: Result[Briefing]) 
         say(msgspec.json.format(msgspec.json.encode(result.output)).decode())
     for question in await agent.approvals(result.session):
         say(f"waits for a clinician: {question.tool} {question.complete_arguments}")
-        say(f"  bridle approve {question.id} --store clinical.db --by NAME   (or: reject)")
+        say(f"  bridle approvals approve {question.id} --store clinical.db --by NAME   (or: reject)")
     if result.stop == "waiting":
         say(f"then: python {sys.argv[0]} resume {result.session}")
         return EXIT_WAITING

@@ -95,7 +95,9 @@ async def show_result(agent: Agent[object, Outcome], result: Result[Outcome]) ->
             print(
                 escape_text(f"waits for approval: {question.tool}({question.complete_arguments})", exact=True)
             )
-            print(f"  bridle approve {question.id} --store desk.db --by NAME, then run this ticket again")
+            print(
+                f"  bridle approvals approve {question.id} --store desk.db --by NAME, then run this ticket again"
+            )
         return EXIT_WAITING
     if result.output is None:
         print(escape_text(f"{result.session}: {result.stop}: {result.reason}", exact=True), file=sys.stderr)

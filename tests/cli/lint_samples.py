@@ -1,4 +1,4 @@
-"""Code that `bridle lint` reports, and code that it does not."""
+"""Code that `bridle check prompts` reports, and code that it does not."""
 
 HEAD = """
 import glob, hashlib, json, os, platform, random, secrets, socket, subprocess, sys, time, uuid

@@ -108,7 +108,7 @@ def test_the_commands_show_diffs_that_steer_nothing(store, number, capsys):
             assert sum(line.startswith(f"{INDENT}{BAR}+") for line in diff) >= 3
             assert not any(line.startswith((PROMPT[:5], "pay(")) for line in printed.out.split("\n"))
     answer = "approve" if number % 2 else "reject"
-    assert main([answer, question["id"], "--reason", "seen", "--store", store]) == 0
+    assert main(["approvals", answer, question["id"], "--reason", "seen", "--store", store]) == 0
     printed = capsys.readouterr()
     assert got_through(printed.out + printed.err) == []
 

@@ -79,10 +79,12 @@ def test_cost_of_a_caller_is_that_of_its_runs(log, run):
 
 
 def test_an_export_for_a_caller_is_of_a_session_in_which_it_prompted(log, run, tmp_path):
-    assert run("export", "both", "--caller", "bob", "-o", str(tmp_path / "both.jsonl"))[0] == 0
-    code, out, err = run("export", "bob", "--caller", "ann", "-o", str(tmp_path / "bob.jsonl"))
+    assert run("session", "export", "both", "--caller", "bob", "-o", str(tmp_path / "both.jsonl"))[0] == 0
+    code, out, err = run("session", "export", "bob", "--caller", "ann", "-o", str(tmp_path / "bob.jsonl"))
     assert code == 2 and "has not prompted" in err and not out
-    code, _, _ = run("export", "bob", "--caller", "ann", "--as-test", str(tmp_path / "test_bob.py"))
+    code, _, _ = run(
+        "session", "export", "bob", "--caller", "ann", "--as-test", str(tmp_path / "test_bob.py")
+    )
     assert code == 2
     assert {path.name for path in tmp_path.glob("*b*.*")} - {"log.db"} == {"both.jsonl"}
 
@@ -99,7 +101,7 @@ def list_names(path):
 
 def test_gc_removes_sessions_in_which_nobody_else_prompted(log, run):
     everything = list_names(log)
-    _, planned, _ = run("gc", "--older-than", "90d", "--caller", "ann", "--json")
+    _, planned, _ = run("store", "gc", "--older-than", "90d", "--caller", "ann", "--json")
     assert {row["session"] for row in planned["removed"]} == {"ann", "elsewhere"}
     assert {row["session"]: row["reason"] for row in planned["kept"]} == {
         "ann-asks": "it waits for an answer",
@@ -107,9 +109,9 @@ def test_gc_removes_sessions_in_which_nobody_else_prompted(log, run):
         "both": "another caller prompted in it too",
     }
     assert list_names(log) == everything, "a dry run removed something"
-    assert run("gc", "--older-than", "90d", "--caller", "ann", "--tenant", "acme", "--yes")[0] == 0
+    assert run("store", "gc", "--older-than", "90d", "--caller", "ann", "--tenant", "acme", "--yes")[0] == 0
     assert list_names(log) == everything - {"ann"}
-    assert run("gc", "--older-than", "90d", "--tenant", "acme", "--yes")[0] == 0
+    assert run("store", "gc", "--older-than", "90d", "--tenant", "acme", "--yes")[0] == 0
     assert list_names(log) == everything - {"ann", "bob", "both"}
 
 
@@ -122,14 +124,14 @@ def test_gc_keeps_a_session_that_shares_its_records_with_one_that_is_not_chosen(
         await store.close()
 
     asyncio.run(fork())
-    _, planned, _ = run("gc", "--older-than", "90d", "--caller", "ann", "--json")
+    _, planned, _ = run("store", "gc", "--older-than", "90d", "--caller", "ann", "--json")
     kept = {row["session"]: row["reason"] for row in planned["kept"]}
     assert kept["ann"] == "it shares records with branch"
     assert kept["branch"] == "another caller prompted in it too"
 
 
 def test_gc_of_a_tenant_needs_an_age(log, run):
-    code, _, err = run("gc", "--tenant", "acme")
+    code, _, err = run("store", "gc", "--tenant", "acme")
     assert code == 2 and "give --older-than too" in err
-    _, planned, _ = run("gc", "--tenant", "other", "--older-than", "0d", "--json")
+    _, planned, _ = run("store", "gc", "--tenant", "other", "--older-than", "0d", "--json")
     assert {row["session"] for row in planned["removed"]} == {"elsewhere"}

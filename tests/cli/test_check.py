@@ -1,4 +1,4 @@
-"""`bridle check waiting`: what a deployment learns about the sessions that wait, and `bridle approve -a`."""
+"""`bridle check waiting`: what a deployment learns about the sessions that wait, and `bridle approvals approve -a`."""
 
 import json
 
@@ -101,8 +101,8 @@ def test_check_without_code_is_refused(place, capsys):
 def test_approving_with_a_file_that_cannot_honour_it_records_nothing(place, capsys):
     assert main(["approvals", "a", "--json"]) == 0
     question = json.loads(capsys.readouterr().out)[0]["id"]
-    assert main(["approve", question, "-a", "renamed.py"]) == 2
+    assert main(["approvals", "approve", question, "-a", "renamed.py"]) == 2
     assert "needs the tool 'refund'" in capsys.readouterr().err
-    assert main(["approve", question, "-a", "alias.py"]) == 0
+    assert main(["approvals", "approve", question, "-a", "alias.py"]) == 0
     assert main(["resume", "a", "-a", "alias.py"]) == 0, capsys.readouterr().err
     assert "settled" in capsys.readouterr().out

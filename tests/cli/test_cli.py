@@ -18,8 +18,9 @@ import pytest
 from msgspec.structs import replace
 
 from bridle import Agent, Budget
+from bridle.cli.command_table import list_command_names
 from bridle.cli.log_access import fold_state
-from bridle.cli.main import COMMANDS, main
+from bridle.cli.main import main
 from bridle.config.tool_loader import load_tools
 from bridle.run.model_connection import resolve_model
 from bridle.stores import open_store
@@ -280,14 +281,14 @@ def test_every_command_explains_itself(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["help", "--all"]) == 0
     overview = read_output(capsys)[0]
-    for name in COMMANDS:
-        assert name in overview
+    for name in list_command_names():
+        assert name.partition(" --as")[0] in overview
         with pytest.raises(SystemExit) as left:
-            main([name, "--help"])
+            main([*name.split(), "--help"])
         assert left.value.code == 0
         out = read_output(capsys)[0]
         assert (
-            "--json" in out or "check" in out or name in ("completion", "export")
+            "--json" in out or "check" in out or name in ("completion", "session export")
         )  # a script; lines of JSON
         assert max(map(len, out.splitlines())) <= 80, name
 
@@ -372,9 +373,9 @@ def test_ask_answer_and_resume(capsys, home, answer):
     assert main(["approvals"]) == 0
     assert 'pay({"amount": 7}) — boss' in read_output(capsys)[0]
     words = {
-        "approve": ["approve", question["id"][:6]],
-        "edit": ["approve", question["id"], "--arguments", '{"amount": 5}', "--by", "ann"],
-        "reject": ["reject", question["id"], "--reason", "too much"],
+        "approve": ["approvals", "approve", question["id"][:6]],
+        "edit": ["approvals", "approve", question["id"], "--arguments", '{"amount": 5}', "--by", "ann"],
+        "reject": ["approvals", "reject", question["id"], "--reason", "too much"],
     }[answer]
     assert main(words) == 0
     assert f"bridle resume {session}" in read_output(capsys)[0]
@@ -418,8 +419,8 @@ def test_the_same_question_in_two_sessions_is_two_questions(capsys, home):
     main(["approvals", "--json"])
     first, second = json.loads(read_output(capsys)[0])
     main(["show", first["session"]])
-    assert f"bridle approve {first['id']}" in read_output(capsys)[0]
-    assert main(["approve", first["id"]]) == 0
+    assert f"bridle approvals approve {first['id']}" in read_output(capsys)[0]
+    assert main(["approvals", "approve", first["id"]]) == 0
     read_output(capsys)
     main(["approvals", "--json"])
     assert [item["session"] for item in json.loads(read_output(capsys)[0])] == [second["session"]]
@@ -448,7 +449,7 @@ def test_who_answers_needs_no_key_of_the_sessions_model(capsys, home):
     asyncio.run(as_if_asked_elsewhere())
     main(["approvals", "other", "--json"])
     (question,) = json.loads(read_output(capsys)[0])
-    assert main(["approve", question["id"]]) == 0
+    assert main(["approvals", "approve", question["id"]]) == 0
 
 
 def test_a_person_sees_all_of_what_is_to_be_allowed(capsys, home):
@@ -462,14 +463,14 @@ def test_a_person_sees_all_of_what_is_to_be_allowed(capsys, home):
 
 
 def test_wrong_answers_are_one_line(capsys, home):
-    assert main(["approve", "nothing"]) == 2
+    assert main(["approvals", "approve", "nothing"]) == 2
     assert "no log at" in read_output(capsys)[1]
     main(["run", "!say hi"])
     read_output(capsys)
     for words, why in (
-        (["approve", "nothing"], "no pending approval matches"),
-        (["approve", "x", "--arguments", "[1]"], "not a JSON object"),
-        (["approve", "x", "--arguments", "{}", "--done", "y"], "give only one of them"),
+        (["approvals", "approve", "nothing"], "no pending approval matches"),
+        (["approvals", "approve", "x", "--arguments", "[1]"], "not a JSON object"),
+        (["approvals", "approve", "x", "--arguments", "{}", "--done", "y"], "give only one of them"),
         (["resume", "nobody"], "no session"),
     ):
         assert main(words) == 2
@@ -523,7 +524,7 @@ def test_call_whose_tool_requires_approval_waits_without_a_terminal(capsys, home
     assert (json.loads(out)["stop"], "PAID" in err) == ("waiting", False)
     assert main(["approvals", "--json"]) == 0
     (question,) = json.loads(read_output(capsys)[0])
-    assert main(["approve", question["id"]]) == 0
+    assert main(["approvals", "approve", question["id"]]) == 0
     assert main(["resume", session, "--tools", write_paying_tools(home, more)]) == 0
     assert "PAID 7" in read_output(capsys)[1]
 

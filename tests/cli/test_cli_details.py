@@ -87,7 +87,9 @@ def test_costs_by_tool_count_runs_of_the_tool(store, capsys):
 def test_a_diff_counts_calls_over_the_same_records_as_steps(store, capsys):
     agent = Agent("sim:", tools=[look], store=store)
     one, other = agent.run_sync(LOOK).session, agent.run_sync(LOOK).session
-    calls = next(line for line in run_and_read(capsys, "diff", one, other).splitlines() if " calls " in line)
+    calls = next(
+        line for line in run_and_read(capsys, "session", "diff", one, other).splitlines() if " calls " in line
+    )
     assert calls.split()[1:] == ["2", "look", "2", "look"]
 
 
@@ -117,9 +119,9 @@ def test_an_approval_with_other_arguments_prints_those(store, capsys):
     agent = Agent("sim:", tools=[pay], store=store, policy=policy)
     session = agent.run_sync('!call pay {"amount": 5}\n!then\n!say done').session
     (question,) = json.loads(run_and_read(capsys, "approvals", "--json"))
-    assert run_and_read(capsys, "approve", question["id"], "--arguments", '{"amount": 3}').startswith(
-        'approved: pay({"amount": 3})'
-    )
+    assert run_and_read(
+        capsys, "approvals", "approve", question["id"], "--arguments", '{"amount": 3}'
+    ).startswith('approved: pay({"amount": 3})')
     assert asyncio.run(agent.resume(session)).text == "done"
 
 
@@ -133,7 +135,7 @@ def test_the_numbers_of_an_answer_are_those_that_were_typed(store, capsys):
     session = agent.run_sync('!call pay {"account": 1, "amount": 5}\n!then\n!say done').session
     (question,) = json.loads(run_and_read(capsys, "approvals", "--json"))
     typed = '{"account": 1234567890123456789, "amount": 12345678901234567.89}'
-    assert typed in run_and_read(capsys, "approve", question["id"], "--arguments", f" {typed}")
+    assert typed in run_and_read(capsys, "approvals", "approve", question["id"], "--arguments", f" {typed}")
     events = [record.event for record in asyncio.run(agent.store.read(session))]
     [answered] = [event for event in events if isinstance(event, ApprovalAnswered)]
     assert answered.arguments == typed

@@ -51,9 +51,9 @@ def test_the_option_runs_programs_and_every_command_shows_their_calls(folder):
     assert (rows["run_code"], rows["population"], rows["save"]) == (1, 2, 1)
     total = json.loads(run(folder, "cost", session, "--json").out)["total"]
     assert total["calls"] == 2, "replies of a program are no model calls"
-    listed = json.loads(run(folder, "compensate", session, "--list", "--json").out)
+    listed = json.loads(run(folder, "session", "compensate", session, "--list", "--json").out)
     assert [(each["tool"], each["session"]) for each in listed] == [("save", program)]
-    undone = run(folder, "compensate", session, "--tools", "tools.py", "--yes")
+    undone = run(folder, "session", "compensate", session, "--tools", "tools.py", "--yes")
     assert undone.code == 0 and undone.out.startswith("done") and f"{program}/c3_0" in undone.out
     refused = run(folder, "run", "--session", program, "-m", "sim:", "--tools", "tools.py", "Go on.")
     assert refused.code == 2 and "resume the run that started it" in refused.err
@@ -77,7 +77,7 @@ def test_an_answer_to_a_call_of_a_program_names_the_run_to_resume(folder):
         assert refused.code == 2
         assert f"bridle resume {session} --tools {tools} --code-mode" in " ".join(refused.err.split())
     (question,) = json.loads(run(folder, "approvals", "--json").out)
-    approved = run(folder, "approve", question["id"])
+    approved = run(folder, "approvals", "approve", question["id"])
     assert approved.out.splitlines()[-1] == f"continue with: bridle resume {session} --tools FILE --code-mode"
     resumed = run(folder, "resume", session, "--tools", "tools.py", "--code-mode", "--yes")
     assert resumed.code == 0 and "Done." in resumed.out, resumed.err

@@ -27,7 +27,12 @@ COMPLETIONS = {
     "bridle chat --fallback mine:": "bridle chat --fallback mine:only-model",
     "bridle show tue": "bridle show tuesday",
     "bridle run --session tue": "bridle run --session tuesday",
-    "bridle diff a tue": "bridle diff a tuesday",
+    "bridle session diff a tue": "bridle session diff a tuesday",
+    "bridle session ex": "bridle session export",
+    "bridle session export tue": "bridle session export tuesday",
+    "bridle session fork tue --last": "bridle session fork tue --last-good",
+    "bridle show tue --as raw --cur": "bridle show tue --as raw --curl",
+    "bridle approvals rej": "bridle approvals reject",
     "bridle run --tools own_t": "bridle run --tools own_tools.py",
     "bridle run --nothing-like-thi": "bridle run --nothing-like-thi",
 }

@@ -1,4 +1,4 @@
-"""The tables of `bridle cost` and `bridle cache` fit the screen and keep what tells their rows apart."""
+"""The tables of `bridle cost` and `bridle show --as cache` fit the screen and keep what tells their rows apart."""
 
 import asyncio
 import os
@@ -43,7 +43,13 @@ def lines(capsys, *words):
 @pytest.mark.parametrize("columns", [60, 80, 120])
 @pytest.mark.parametrize(
     "words",
-    [["cost"], ["cost", "s"], ["cost", "--by", "tool"], ["cache"], ["cache", "--by", "model"]],
+    [
+        ["cost"],
+        ["cost", "s"],
+        ["cost", "--by", "tool"],
+        ["cost", "--cache"],
+        ["cost", "--cache", "--by", "model"],
+    ],
     ids=" ".join,
 )
 def test_tables_fit_the_screen(monkeypatch, capsys, path, words, columns):
@@ -79,3 +85,15 @@ def test_errors_are_wrapped_between_words_on_a_terminal(tmp_path):
         shown = [line for line in terminal.screen() if line]
     assert max(len(line) for line in shown if "/" not in line) <= 60  # a path is one word
     assert "it is not a database, or its start is damaged; choose another path" in " ".join(shown)
+
+
+def test_the_cache_takes_the_keys_that_it_has(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BRIDLE_STORE", str(tmp_path / "log.db"))
+    Agent("sim:", store="log.db").run_sync("hello")
+    assert main(["cost", "--cache", "--by", "day"]) == 2
+    assert "session, agent, tenant, model; not by day" in capsys.readouterr().err
+    assert main(["cost", "--cache", "--csv"]) == 2
+    assert "not --csv" in capsys.readouterr().err
+    assert main(["cost", "--cache", "--by", "agent", "--json"]) == 0
+    assert "hit_rate" in capsys.readouterr().out

@@ -9,26 +9,35 @@ import sys
 
 import pytest
 
+from bridle.cli.command_table import (
+    COMMANDS,
+    FIRST_COMMANDS,
+    GROUPS,
+    REPLACED_COMMANDS,
+    SUBCOMMANDS,
+    list_command_names,
+)
 from bridle.cli.help_texts import HELP_WIDTH, list_exit_codes, load_help, make_epilog
-from bridle.cli.main import COMMANDS, FIRST_COMMANDS, GROUPS, main, make_parser
+from bridle.cli.main import main, make_parser, split_command
 from tests.suite.command_lines import ENDLESS, NEEDING_A_RUN, split_line, write_named_files
 
 GROUPED = [name for names in GROUPS.values() for name in names]
-EXAMPLES = [(name, line) for name in GROUPED for line, _ in load_help().examples[name]]
+NAMES = list_command_names()
+EXAMPLES = [(name, line) for name in NAMES for line, _ in load_help().examples[name]]
 
 
 def test_every_command_is_in_one_group_and_has_examples():
     assert sorted(GROUPED) == sorted(COMMANDS)
-    assert {name for name, rows in load_help().examples.items() if rows} == COMMANDS.keys()
-    assert load_help().exit_codes_of.keys() <= COMMANDS.keys()
+    assert {name for name, rows in load_help().examples.items() if rows} == {*NAMES}
+    assert load_help().exit_codes_of.keys() <= {*NAMES}
 
 
 @pytest.mark.parametrize("columns", [HELP_WIDTH, 200])
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_help_fits_80_columns_and_ends_with_examples_and_exit_codes(name, columns, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
     with pytest.raises(SystemExit) as ended:
-        main(["help", name])
+        main(["help", *name.split()])
     assert ended.value.code == 0
     shown = capsys.readouterr().out
     assert [line for line in shown.splitlines() if len(line) > HELP_WIDTH] == []
@@ -42,7 +51,7 @@ def test_the_help_fits_80_columns_and_ends_with_examples_and_exit_codes(name, co
 def test_the_help_of_a_subcommand_is_wrapped(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(HELP_WIDTH))
     with pytest.raises(SystemExit):
-        main(["wire", "check", "--help"])
+        main(["check", "wire", "--help"])
     shown = capsys.readouterr().out
     assert [line for line in shown.splitlines() if len(line) > HELP_WIDTH] == []
     assert "examples:" in shown
@@ -63,15 +72,50 @@ def test_help_all_lists_every_command_by_task(capsys):
     assert main(["help", "--all"]) == 0
     shown = capsys.readouterr().out
     assert [line for line in shown.splitlines() if len(line) > HELP_WIDTH] == []
-    assert re.findall(r"^  (\w+) {2,}\S", shown, re.MULTILINE) == GROUPED
+    rows = [
+        each for name in GROUPED for each in (name, *(f"{name} {word}" for word in SUBCOMMANDS.get(name, ())))
+    ]
+    assert re.findall(r"^  (\w+(?: \w+)?) {2,}\S", shown, re.MULTILINE) == rows
+    assert 20 <= len(GROUPED) <= 26
     assert re.findall(r"^([a-z ]+):$", shown, re.MULTILINE) == list(GROUPS)
 
 
 @pytest.mark.parametrize(("name", "line"), EXAMPLES)
 def test_an_example_can_be_parsed(name, line):
-    (command, *words), _ = split_line(line)
+    command, words = split_command(split_line(line)[0])
     assert command == name
     make_parser(name).parse_args(words)
+
+
+@pytest.mark.parametrize("group", SUBCOMMANDS)
+def test_a_group_lists_its_commands(group, capsys):
+    assert main([group, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert [line for line in shown.splitlines() if len(line) > HELP_WIDTH] == []
+    assert re.findall(rf"^  {group} (\w+) {{2,}}\S", shown, re.MULTILINE) == [*SUBCOMMANDS[group]]
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["session", "frok", "s"], "did you mean `bridle session fork`?"),
+        (["store", "xyz"], "choose one of: verify, backup, restore, gc, erase"),
+        (["check", "app.py"], "choose one of: waiting, prompts, lock, wire"),
+    ],
+)
+def test_a_wrong_second_word_is_refused_with_the_right_one(words, hint, capsys):
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert hint in err
+
+
+@pytest.mark.parametrize("name", REPLACED_COMMANDS)
+def test_an_earlier_name_answers_with_the_new_one(name, capsys):
+    assert main([name, "something"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"bridle: `bridle {name}` is now `bridle {REPLACED_COMMANDS[name]}`\n")
+    assert split_command(REPLACED_COMMANDS[name].split(",")[0].split())[0] in NAMES
 
 
 @pytest.fixture

@@ -70,35 +70,35 @@ def commands(evil, log):
     name, store = f"s{evil}", ("--store", log)
     yield ("show", name, *store)
     yield ("show", name, "--json", *store)
-    yield ("tail", name, "--since", "0", *store)
-    yield ("tail", name, "--json", *store)
+    yield ("session", "tail", name, "--since", "0", *store)
+    yield ("session", "tail", name, "--json", *store)
     for view in ("timeline", "tree", "events"):
         yield ("show", name, "--as", view, *store)
         yield ("show", name, "--as", view, "--json", *store)
-    yield ("log", name, *store)
-    yield ("log", name, "--json", *store)
-    yield ("log", name, "--tree", *store)
-    yield ("fork", name, "--as", f"f{evil}", *store)
-    yield ("fork", name, "--as", f"g{evil}", "--json", *store)
-    yield ("diff", name, f"f{evil}", *store)
-    yield ("diff", name, f"f{evil}", "--json", *store)
+    yield ("show", "--as", "log", name, *store)
+    yield ("show", "--as", "log", name, "--json", *store)
+    yield ("show", "--as", "log", name, "--tree", *store)
+    yield ("session", "fork", name, "--as", f"f{evil}", *store)
+    yield ("session", "fork", name, "--as", f"g{evil}", "--json", *store)
+    yield ("session", "diff", name, f"f{evil}", *store)
+    yield ("session", "diff", name, f"f{evil}", "--json", *store)
     yield ("approvals", name, *store)
     yield ("approvals", name, "--json", *store)
     yield ("cost", name, *store)
-    yield ("cache", name, *store)
+    yield ("show", "--as", "cache", name, *store)
     yield ("memory", "list", "--tenant", f"t{evil}", *store)
     yield ("memory", "list", "--tenant", f"t{evil}", "--json", *store)
     yield ("memory", "remove", f"t9{evil}", "--tenant", f"t{evil}", *store)
-    yield ("compensate", name, "--list", *store)
+    yield ("session", "compensate", name, "--list", *store)
     yield ("show", f"none{evil}", *store)
-    yield ("approve", f"none{evil}", *store)
-    yield ("reject", f"none{evil}", "--reason", evil, *store)
+    yield ("approvals", "approve", f"none{evil}", *store)
+    yield ("approvals", "reject", f"none{evil}", "--reason", evil, *store)
     yield ("budgets", f"b{evil}", *store)
     yield (f"nosuch{evil}",)
     yield ("sessions", f"--bad{evil}")
     yield ("sessions", "--limit", evil)
-    yield ("lock", f"file{evil}.py")
-    yield ("lint", f"file{evil}.py")
+    yield ("check", "lock", f"file{evil}.py", "--write")
+    yield ("check", "prompts", f"file{evil}.py")
     yield ("run", "-m", f"nobody:{evil}", "hi", *store)
 
 
@@ -119,8 +119,8 @@ LISTINGS = [
     ("cost", "--by", "tenant"),
     ("cost", "--csv"),
     ("cost", "--json"),
-    ("cache", "--by", "tenant"),
-    ("cache", "--by", "agent"),
+    ("cost", "--cache", "--by", "tenant"),
+    ("cost", "--cache", "--by", "agent"),
     ("budgets",),
     ("budgets", "--json"),
 ]
@@ -151,7 +151,9 @@ def test_an_answered_question_prints_nothing_of_it_either(log, capsys):
         (question,) = json.loads(capsys.readouterr().out)
         assert question["session"] == f"s{evil}", "JSON says exactly what is in the log"
         edited = json.dumps({"kind": f"ask more {evil}"}, ensure_ascii=False)
-        code = main(["approve", question["id"], "--arguments", edited, "--reason", evil, "--store", log])
+        code = main(
+            ["approvals", "approve", question["id"], "--arguments", edited, "--reason", evil, "--store", log]
+        )
         said = capsys.readouterr()
         assert (code, got_through(said.out + said.err)) == (0, []), said
         assert "changed: kind: " in said.out
@@ -196,7 +198,9 @@ def test_defaults_are_part_of_what_is_agreed_to(tmp_path, capsys):
     assert 'pay({"amount": 7, "to": {"name": "shop"}})' in out
     assert 'by default: to.name = "shop"' in out
     first = out.split()[0]
-    assert main(["approve", first, "--arguments", '{"amount": 5, "to": {}}', "--store", path]) == 0
+    assert (
+        main(["approvals", "approve", first, "--arguments", '{"amount": 5, "to": {}}', "--store", path]) == 0
+    )
     out = capsys.readouterr().out
     assert 'approved: pay({"amount": 5, "to": {"name": "shop"}})\n  changed: amount: 7 → 5\n' in out
 
@@ -222,7 +226,7 @@ def test_no_id_and_half_an_id_that_means_two_answer_nothing(tmp_path, capsys):
     show_question(path, capsys)
     for command in ("approve", "reject"):
         for wanted in ("", " "):
-            assert main([command, wanted, "--store", path]) == 2
+            assert main(["approvals", command, wanted, "--store", path]) == 2
             assert "is empty" in capsys.readouterr().err
     agent = Agent("sim:", store=path)
 

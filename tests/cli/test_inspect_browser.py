@@ -1,4 +1,4 @@
-"""`bridle inspect` and the sign-in of MCP servers show no token to other users of the machine."""
+"""`bridle serve --open` and the sign-in of MCP servers show no token to other users of the machine."""
 
 import ast
 import json
@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from bridle import Agent
+from bridle.cli.main import main
 from bridle.tools.process.open_browser import open_privately, write_page
 from tests.suite.patience import PATIENCE_SECONDS
 
@@ -47,7 +48,17 @@ def test_no_token_is_on_the_command_line_of_the_browser(tmp_path, browser):
     program, seen, fifo = browser
     store = tmp_path / "log.db"
     Agent("sim:", store=store).run_sync("!say hi", session="s")
-    words = [sys.executable, "-m", "bridle.cli.main", "inspect", "s", "--store", str(store)]
+    words = [
+        sys.executable,
+        "-m",
+        "bridle.cli.main",
+        "serve",
+        "--open",
+        "--session",
+        "s",
+        "--store",
+        str(store),
+    ]
     environment = {**os.environ, "BROWSER": f"{program} %s", "TMPDIR": str(tmp_path)}
     with subprocess.Popen(words, stdout=subprocess.PIPE, env=environment, text=True) as running:
         try:
@@ -114,3 +125,41 @@ def test_a_token_on_the_command_line_of_serve_is_told():
     ]
     told = subprocess.run(words, capture_output=True, text=True, check=False)
     assert "other users of this machine see a token in the command" in told.stderr
+
+
+def read_address(tmp_path, *words):
+    """The address that the command prints as JSON, before it is stopped."""
+    command = [sys.executable, "-m", "bridle.cli.main", "serve", *words, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=tmp_path, text=True) as running:
+        try:
+            return json.loads(running.stdout.readline())["url"]
+        finally:
+            running.send_signal(signal.SIGINT)
+            running.wait(PATIENCE_SECONDS)
+
+
+def test_the_inspector_of_a_server_with_agents_is_opened_with_its_token(tmp_path):
+    (tmp_path / "app.py").write_text('from bridle import Agent\n\nagent = Agent("sim:")\n')
+    (tmp_path / "token").write_text("a/secret-of-the-desk")
+    words = ("app.py", "--open", "--port", "0", "--store", "log.db", "--token-file", "token")
+    assert read_address(tmp_path, *words).endswith("/#token=a%2Fsecret-of-the-desk&/")
+    assert re.search("#token=[^&]{20,}&/$", read_address(tmp_path, "app.py", "--open", "--store", "log.db"))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--session", "s"), "--session needs --open"),
+        (("--no-browser",), "--no-browser needs --open"),
+        (("--open", "--mcp"), "leave out --mcp"),
+        (("--open", "--tokens", "tokens.toml"), "leave out --tokens"),
+        (("--open", "--session", "nobody"), "no session 'nobody'"),
+    ],
+)
+def test_options_that_exclude_each_other_are_refused_in_one_line(tmp_path, capsys, words, told):
+    store = tmp_path / "log.db"
+    Agent("sim:", store=store).run_sync("!say hi", session="s")
+    assert main(["serve", *words, "--store", str(store)]) == 2
+    assert told in capsys.readouterr().err
+    assert main(["serve", "--open", "--store", str(tmp_path / "none.db")]) == 2
+    assert "no log at" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`bridle lint`: every rule on code that breaks it and on code that does not, and agents loaded again elsewhere."""
+"""`bridle check prompts`: every rule on code that breaks it and on code that does not, and agents loaded again elsewhere."""
 
 import json
 import re
@@ -143,7 +143,7 @@ def test_agents_that_begin_otherwise_elsewhere_are_found(zone, tmp_path, monkeyp
     monkeypatch.setenv("TZ", zone)
     monkeypatch.setenv("COLUMNS", "80")
     (tmp_path / "app.py").write_text(MOVING)
-    assert main(["lint", "app.py", "--json"]) == 1
+    assert main(["check", "prompts", "app.py", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert told["notes"] == []
     assert told["loaded"] == 8
@@ -162,7 +162,7 @@ def test_what_is_allowed_is_not_found_by_loading_either(tmp_path, monkeypatch, c
         "import os, time\nfrom bridle import Agent\n"
         "agent = Agent('sim:', instructions=f'{time.time()} {set(\"abc\")} {os.getcwd()}')  # bridle: stable\n"
     )
-    assert main(["lint", "app.py"]) == 0
+    assert main(["check", "prompts", "app.py"]) == 0
     out = capsys.readouterr().out
     assert out == "nothing found in 1 file, loaded 2 times\n"
 
@@ -174,7 +174,7 @@ def test_the_screen(tmp_path, monkeypatch, capsys):
     (tmp_path / "tools.py").write_text(f"{HEAD}\n{OFFENDING['random'][4]}\n")
     (tmp_path / ".venv").mkdir()
     (tmp_path / ".venv" / "other.py").write_text("def f(:\n")
-    assert main(["lint", ".", "--no-load"]) == 1
+    assert main(["check", "prompts", ".", "--no-load"]) == 1
     out = capsys.readouterr().out
     lines = out.splitlines()
     assert lines[0] == f"app.py:{HEAD.count(chr(10)) + 2}:45  L1 clock"
@@ -182,15 +182,15 @@ def test_the_screen(tmp_path, monkeypatch, capsys):
     assert out.count("why: it differs at every start") == 1, "told once a rule"
     assert "3 findings in 2 files" in lines[-1]
     assert max(map(len, lines)) <= 80
-    assert main(["lint", ".", "--no-load", "--ignore", "clock", "--ignore", "L2"]) == 0
+    assert main(["check", "prompts", ".", "--no-load", "--ignore", "clock", "--ignore", "L2"]) == 0
     assert capsys.readouterr().out == "nothing found in 2 files\n"
 
 
 def test_the_rules_can_be_printed(capsys):
-    assert main(["lint", "--rules"]) == 0
+    assert main(["check", "prompts", "--rules"]) == 0
     out = capsys.readouterr().out
     assert all(rule.id in out and rule.name in out for rule in LINT_RULES)
-    assert main(["lint", "--rules", "--json"]) == 0
+    assert main(["check", "prompts", "--rules", "--json"]) == 0
     assert [row["id"] for row in json.loads(capsys.readouterr().out)] == [rule.id for rule in LINT_RULES]
     page = (Path(__file__).parents[2] / "docs" / "lint.md").read_text()
     assert all(f"`{rule.name}`" in page for rule in LINT_RULES)
@@ -214,7 +214,7 @@ def test_wrong_things_are_one_line(tmp_path, monkeypatch, capsys, words, told):
     (tmp_path / "fine.py").write_text("")
     (tmp_path / "broken.py").write_text("def f(:\n")
     (tmp_path / "bytes.py").write_bytes(b"x = '\xff\xfe'\n")
-    assert main(["lint", *words]) == 2
+    assert main(["check", "prompts", *words]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert told in err
@@ -225,13 +225,13 @@ def test_a_file_that_does_not_load_is_read_all_the_same(tmp_path, monkeypatch, c
     monkeypatch.chdir(tmp_path)
     code = 'agent = Agent("sim:", instructions=f"{date.today()}")\nraise RuntimeError("no database")'
     lint_code(tmp_path, code)
-    assert main(["lint", "app.py"]) == 1
+    assert main(["check", "prompts", "app.py"]) == 1
     out = capsys.readouterr().out
     assert "L1 clock" in out
     assert "cannot be loaded" in out
     assert "no database" in out
     (tmp_path / "plain.py").write_text("x = 1\n")
-    assert main(["lint", "plain"]) == 0
+    assert main(["check", "prompts", "plain"]) == 0
     assert capsys.readouterr().out == "nothing found in 1 file\n"
 
 

@@ -44,12 +44,16 @@ def test_an_invalid_limit(store, capsys, limit):
     ["[1]", "null", "", "{", '{"a":NaN}', "\udcff", '{"a":' * 5000, '{"a":' + "9" * 5000 + "}"],
 )
 def test_invalid_arguments(store, capsys, text):
-    assert "--arguments is not a JSON object" in read_refusal(capsys, "approve", "x", "--arguments", text)
+    assert "--arguments is not a JSON object" in read_refusal(
+        capsys, "approvals", "approve", "x", "--arguments", text
+    )
 
 
-@pytest.mark.parametrize("command", ["show", "log", "fork", "resume", "approvals", "cost", "cache"])
+@pytest.mark.parametrize(
+    "command", ["show", "show --as log", "session fork", "resume", "approvals", "cost", "show --as cache"]
+)
 def test_a_session_id_that_is_not_text(store, capsys, command):
-    assert "cannot be encoded as UTF-8" in read_refusal(capsys, command, "s\udcff")
+    assert "cannot be encoded as UTF-8" in read_refusal(capsys, *command.split(), "s\udcff")
 
 
 SCRIPTS = {

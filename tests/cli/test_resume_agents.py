@@ -63,7 +63,7 @@ def approve(capsys):
     capsys.readouterr()
     main(["approvals", "--store", "z.db", "--json"])
     (question,) = json.loads(capsys.readouterr().out)
-    assert main(["approve", question["id"], "--store", "z.db"]) == 0
+    assert main(["approvals", "approve", question["id"], "--store", "z.db"]) == 0
     return capsys.readouterr().out.splitlines()[-1]
 
 

@@ -79,7 +79,7 @@ def test_a_prompt_continues_the_session_of_a_start(capsys):
 
 
 def test_two_sessions_are_compared_by_their_starts(capsys):
-    code, out, _ = run(capsys, "diff", "orders-t", "ref", "--json")
+    code, out, _ = run(capsys, "session", "diff", "orders-t", "ref", "--json")
     assert code == 0
     assert "orders-tuesday" in out and "refunds" in out
 
@@ -128,3 +128,18 @@ def test_without_a_log_the_latest_session_is_missed_in_one_line(capsys, monkeypa
     assert (code, out) == (2, "")
     assert err.startswith("bridle: no log at") and err.count("\n") == 1
     assert not (tmp_path / "none.db").exists()
+
+
+@pytest.mark.parametrize("view", ["log", "raw", "cache", "cost", "audit"])
+def test_a_view_shows_the_latest_session_too(capsys, view):
+    code, out, err = run(capsys, "show", "--as", view, "--json")
+    assert (code, err) == (0, "latest session: refunds\n")
+    assert run(capsys, "show", "refunds", f"--as={view}", "--json") == (0, out, "")
+
+
+def test_the_latest_session_is_verified_if_none_is_named(capsys):
+    code, out, err = run(capsys, "session", "verify", "--json")
+    assert (code, err) == (0, "latest session: refunds\n")
+    assert [each["session"] for each in json.loads(out)["sessions"]] == ["refunds"]
+    code, out, _ = run(capsys, "store", "verify", "--json")
+    assert (code, len(json.loads(out)["sessions"])) == (0, 3)

@@ -1,4 +1,4 @@
-"""`bridle wire check` on recordings made here, good and bad."""
+"""`bridle check wire` on recordings made here, good and bad."""
 
 import gzip
 import json
@@ -40,7 +40,7 @@ def check(tmp_path, capsys, *records, suffix=".jsonl"):
     path = tmp_path / f"some{suffix}"
     data = "\n".join(json.dumps(record) for record in records).encode()
     path.write_bytes(gzip.compress(data) if suffix.endswith(".gz") else data)
-    code = main(["wire", "check", str(path), "--json"])
+    code = main(["check", "wire", str(path), "--json"])
     return code, json.loads(capsys.readouterr().out)
 
 
@@ -94,7 +94,7 @@ def test_a_path_that_is_not_there_is_named_before_anything_is_read(tmp_path, cap
     (tmp_path / "good.jsonl").write_text(json.dumps(GOOD))
     (tmp_path / "empty").mkdir()
     for wrong in ("nowhere", "empty"):
-        assert main(["wire", "check", "good.jsonl", wrong]) == 2
+        assert main(["check", "wire", "good.jsonl", wrong]) == 2
         shown = capsys.readouterr()
         assert wrong in shown.err
         assert shown.err.count("\n") == 1
@@ -118,7 +118,7 @@ def test_a_path_that_is_not_there_is_named_before_anything_is_read(tmp_path, cap
 )
 def test_a_broken_line_is_told_and_hides_nothing(tmp_path, capsys, line, what):
     (tmp_path / "a.jsonl").write_text(f"{line}\n\n{json.dumps(GOOD)}\n")
-    assert main(["wire", "check", str(tmp_path), "--json"]) == 2
+    assert main(["check", "wire", str(tmp_path), "--json"]) == 2
     told = json.loads(capsys.readouterr().out)
     (unread,) = told["unread"]
     assert what in unread["what"]
@@ -132,7 +132,7 @@ def test_a_file_that_ends_in_the_middle_gives_what_it_has(tmp_path, capsys):
     (tmp_path / "a.jsonl.gz").write_bytes(packed[: len(packed) * 2 // 3])
     (tmp_path / "b.jsonl.gz").write_bytes(b"not gzip at all")
     (tmp_path / "c.jsonl").write_bytes(b"")
-    assert main(["wire", "check", str(tmp_path)]) == 2
+    assert main(["check", "wire", str(tmp_path)]) == 2
     out = capsys.readouterr().out
     assert "a.jsonl.gz:" in out
     assert "cannot be read further" in out
@@ -142,7 +142,7 @@ def test_a_file_that_ends_in_the_middle_gives_what_it_has(tmp_path, capsys):
 
 def test_nothing_at_all_proves_nothing(tmp_path, capsys):
     (tmp_path / "a.jsonl").write_text("\n")
-    assert main(["wire", "check", str(tmp_path), "--json"]) == 2
+    assert main(["check", "wire", str(tmp_path), "--json"]) == 2
     assert "contains no recording" in json.loads(capsys.readouterr().out)["unread"][0]["what"]
 
 
@@ -176,7 +176,7 @@ def test_ctrl_c_tells_what_was_counted(tmp_path, capsys, monkeypatch):
             raise KeyboardInterrupt
 
     monkeypatch.setattr("bridle.cli.commands.wire._show_progress", interrupted)
-    assert main(["wire", "check", str(tmp_path), "--json"]) == 130
+    assert main(["check", "wire", str(tmp_path), "--json"]) == 130
     shown = capsys.readouterr()
     assert json.loads(shown.out)["total"]["recordings"] == 2
     assert "stopped" in shown.err
@@ -184,7 +184,7 @@ def test_ctrl_c_tells_what_was_counted(tmp_path, capsys, monkeypatch):
 
 def test_no_progress_is_shown_to_a_file(tmp_path, capsys):
     (tmp_path / "a.jsonl").write_text("\n".join([json.dumps(GOOD)] * 60))
-    assert main(["wire", "check", str(tmp_path)]) == 0
+    assert main(["check", "wire", str(tmp_path)]) == 0
     assert capsys.readouterr().err == ""
 
 
@@ -251,7 +251,7 @@ def test_paths_no_codec_takes_are_listed(tmp_path, capsys):
 
 def test_the_tables_are_printed(tmp_path, capsys):
     (tmp_path / "a.jsonl").write_text(json.dumps(GOOD))
-    assert main(["wire", "check", str(tmp_path), "--hosts", "--features"]) == 0
+    assert main(["check", "wire", str(tmp_path), "--hosts", "--features"]) == 0
     out = capsys.readouterr().out
     assert "anthropic/anthropic" in out
     assert "100.00 % of 1 requests unchanged" in out

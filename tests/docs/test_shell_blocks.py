@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bridle.cli.main import main, make_parser
+from bridle.cli.main import main, make_parser, split_command
 from bridle.config.agent_file import read_agent_file
 from bridle.config.configuration import load_configuration
 from bridle.evals import load_suite
@@ -184,12 +184,12 @@ def test_lines_of_the_page_run(page, exports, tmp_path, monkeypatch, capsys):
 
     answer = run(f"bridle run '{call}' --tools tools.py --yes --json")
     names["SESSION"] = names["desk"] = json.loads(answer)["session"]
-    names["12"] = find_result(run("bridle tail SESSION --since 0 --json"))
+    names["12"] = find_result(run("bridle session tail SESSION --since 0 --json"))
     subprocess.run([sys.executable, "-c", PROGRAMS.get(page, "")], check=True)
     for line in LINES[page]:
         if find_reason(page, line):
             if line.startswith("bridle"):
-                (command, *words), _ = split_line(line)
+                command, words = split_command(split_line(line)[0])
                 make_parser(command).parse_args(words)
             continue
         for before in next((lines for start, lines in BEFORE.items() if line.startswith(start)), ()):

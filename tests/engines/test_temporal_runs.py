@@ -453,7 +453,7 @@ async def test_requests_for_a_run_that_waits_wake_it(temporal, url):
 
 @in_loop
 async def test_an_answer_that_was_given_without_the_engine_is_found(temporal, url):
-    """`agent.approve` and `bridle approve` write to the log; the workflow looks from time to time, or when told."""
+    """`agent.approve` and `bridle approvals approve` write to the log; the workflow looks from time to time, or when told."""
     agent = make_agent(url)
     engine = TemporalEngine(agent, client := await connect(temporal), new_queue())
     async with engine.worker():

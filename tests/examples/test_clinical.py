@@ -212,11 +212,21 @@ def test_the_program_waits_for_a_clinician_and_leaves_an_audit(tmp_path):
     shown = run_program(tmp_path, PROGRAM, "visit", "P-006", request, "--session", "fay", code=3)
     assert shown.startswith("Invented data") and "amoxicillin" in shown and "resume fay" in shown
     (question,) = json.loads(run_program(tmp_path, "bridle", "approvals", "--store", "clinical.db", "--json"))
-    run_program(tmp_path, "bridle", "approve", question["id"], "--store", "clinical.db", "--by", "Dr. Osei")
+    run_program(
+        tmp_path,
+        "bridle",
+        "approvals",
+        "approve",
+        question["id"],
+        "--store",
+        "clinical.db",
+        "--by",
+        "Dr. Osei",
+    )
     shown = run_program(tmp_path, PROGRAM, "resume", "fay")
     assert '"status": "placed"' in shown and '"status": "refused"' in shown
     assert len(read_orders(tmp_path)) == 1
-    audit = run_program(tmp_path, "bridle", "audit", "fay", "--store", "clinical.db")
+    audit = run_program(tmp_path, "bridle", "show", "--as", "audit", "fay", "--store", "clinical.db")
     assert "refuse_unsafe_orders" in audit and "approved" in audit and "Dr. Osei" in audit
     assert "unsafe order: interaction (clarithromycin with simvastatin)" in audit
     assert "tenant P-006" in audit

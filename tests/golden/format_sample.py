@@ -2,7 +2,7 @@
 
     python -m tests.golden.format_sample [FOLDER]      with the first version that writes a new format
 
-makes tests/golden/format_N, or the folder: `store.db`, the log; `export.jsonl`, its session `work` as `bridle export` writes it;
+makes tests/golden/format_N, or the folder: `store.db`, the log; `export.jsonl`, its session `work` as `bridle session export` writes it;
 `expected.json`, what each session means to a user.  A folder that exists is never written again.  The clock, the
 models, the approval key and all names are fixed, so the same version writes the same rows.
 """

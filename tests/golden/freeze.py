@@ -199,26 +199,26 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("run", "again", "--json", "--session", "{2}"),
     ("run", "!call refund {\"order\": 4}", "--json", "--tools", "{tools}", "--policy", "{policy}"),
     ("approvals", "--json"),
-    ("approve", "{pending}", "--json"),
+    ("approvals", "approve", "{pending}", "--json"),
     ("resume", "{4}", "--json", "--tools", "{tools}"),
     ("run", "!call refund {\"order\": 5}", "--json", "--tools", "{tools}", "--policy", "{policy}"),
     ("approvals", "--json"),
-    ("reject", "{pending}", "--json"),
+    ("approvals", "reject", "{pending}", "--json"),
     ("resume", "{6}", "--json", "--tools", "{tools}"),
-    ("compensate", "{4}", "--json", "--yes", "--tools", "{tools}"),
+    ("session", "compensate", "{4}", "--json", "--yes", "--tools", "{tools}"),
     ("sessions", "--json"),
     ("show", "{2}", "--json"),
     ("show", "{4}", "--json"),
-    ("log", "{2}", "--json"),
-    ("fork", "{2}", "--json"),
-    ("diff", "{1}", "{2}", "--json"),
+    ("show", "--as", "log", "{2}", "--json"),
+    ("session", "fork", "{2}", "--json"),
+    ("session", "diff", "{1}", "{2}", "--json"),
     ("memory", "add", "Invoices go out on Fridays.", "--json"),
     ("memory", "list", "--json"),
-    ("cache", "{2}", "--json"),
+    ("show", "--as", "cache", "{2}", "--json"),
     ("cost", "--json"),
     ("cost", "--json", "--by", "tool"),
     ("budgets", "--json"),
-    ("lint", "{tools}", "--json"),
+    ("check", "prompts", "{tools}", "--json"),
     ("run", "x", "--json", "--session", "nobody"),
     ("run", "x", "--json", "--usd", "0"),
     ("show", "nobody", "--json"),
@@ -280,7 +280,7 @@ def freeze_commands(folder: Path) -> Iterator[str]:
                 code = end.code
         yield f"$ bridle {' '.join(words)}"
         yield f"exit {code}"
-        if words[0] == "approvals":
+        if words[:2] == ("approvals", "--json"):
             pending = json.loads(out.getvalue())[0]["id"]
         if words[0] in ("run", "resume") and out.getvalue():
             sessions.append(json.loads(out.getvalue())["session"])

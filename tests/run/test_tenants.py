@@ -69,15 +69,15 @@ def test_reserved_names_are_refused_by_every_command(name, tmp_path, capsys):
         ("run", "hi", "--session", name),
         ("resume", name),
         ("show", name),
-        ("log", name),
-        ("log", name, "--tree"),
-        ("fork", name),
-        ("fork", session, "--as", name),
-        ("diff", session, name),
+        ("show", "--as", "log", name),
+        ("show", "--as", "log", name, "--tree"),
+        ("session", "fork", name),
+        ("session", "fork", session, "--as", name),
+        ("session", "diff", session, name),
         ("approvals", name),
-        ("compensate", name, "--list"),
+        ("session", "compensate", name, "--list"),
         ("cost", name),
-        ("cache", name),
+        ("show", "--as", "cache", name),
     ):
         capsys.readouterr()
         assert main([*command, "--store", store]) == 2, command
@@ -186,7 +186,7 @@ def test_the_commands_keep_tenants_apart(tmp_path, capsys):
     session = json.loads(capsys.readouterr().out)["session"]
     for command in (
         ("run", "!say more", "--session", session, "--tenant", "globex"),
-        ("fork", session, "--tenant", "globex"),
+        ("session", "fork", session, "--tenant", "globex"),
         ("show", session, "--tenant", "globex"),
     ):
         assert main([*command, "--store", store]) == 2, command
@@ -251,12 +251,12 @@ def test_every_command_about_a_session_keeps_tenants_apart(tmp_path, capsys):
     commands = [
         ("resume", session),
         ("approvals", session),
-        ("diff", session, session),
-        ("log", session),
-        ("log", session, "--tree"),
+        ("session", "diff", session, session),
+        ("show", "--as", "log", session),
+        ("show", "--as", "log", session, "--tree"),
         ("cost", session),
-        ("cache", session),
-        ("compensate", session, "--list"),
+        ("show", "--as", "cache", session),
+        ("session", "compensate", session, "--list"),
         ("memory", "list", "--session", session),
     ]
     for command in commands:
@@ -265,7 +265,7 @@ def test_every_command_about_a_session_keeps_tenants_apart(tmp_path, capsys):
         )
     for command in commands[1:]:
         run_command(*command, "--tenant", "acme")
-    for command in (*commands[1:-1], ("show", session), ("fork", session)):
+    for command in (*commands[1:-1], ("show", session), ("session", "fork", session)):
         assert "--across-tenants" in run_command(*command, "--tenant", "globex", code=2), command
         run_command(*command, "--tenant", "globex", "--across-tenants")
     crossing = ("resume", session, "--tenant", "globex", "--across-tenants")
@@ -273,9 +273,11 @@ def test_every_command_about_a_session_keeps_tenants_apart(tmp_path, capsys):
     (question,) = json.loads(run_command("approvals", "--tenant", "acme", "--json"))
     assert json.loads(run_command("approvals", "--tenant", "globex", "--json")) == []
     for answer in ("approve", "reject"):
-        assert question["id"] in run_command(answer, question["id"], "--tenant", "globex", code=2)
+        assert question["id"] in run_command(
+            "approvals", answer, question["id"], "--tenant", "globex", code=2
+        )
     assert json.loads(run_command("cost", "--tenant", "globex", "--json"))["rows"] == []
     assert len(json.loads(run_command("cost", "--tenant", "acme", "--json"))["rows"]) == 1
-    assert json.loads(run_command("cache", "--tenant", "globex", "--json"))["rows"] == []
-    run_command("approve", question["id"], "--tenant", "acme")
+    assert json.loads(run_command("cost", "--cache", "--tenant", "globex", "--json"))["rows"] == []
+    run_command("approvals", "approve", question["id"], "--tenant", "acme")
     assert json.loads(run_command("approvals", "--json")) == []

@@ -39,7 +39,9 @@ def server(tmp_path, shared_log):
 
 def approve(folder, store, *options, command="approve"):
     """Answer with the command, in a process of its own."""
-    return bridle(command, *options, "--store", store, "--json", cwd=folder, XDG_CONFIG_HOME=str(folder))
+    return bridle(
+        "approvals", command, *options, "--store", store, "--json", cwd=folder, XDG_CONFIG_HOME=str(folder)
+    )
 
 
 @in_loop

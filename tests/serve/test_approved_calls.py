@@ -68,7 +68,7 @@ async def test_prompt_is_refused_on_every_entry_with_what_to_do(log, entry):
         text = reply.decode()
         assert status == 409, text
         assert "bridle resume s" in text
-        assert f"bridle reject {question.id}" in text
+        assert f"bridle approvals reject {question.id}" in text
         assert len(await store.read("s")) == before
         assert paid == []
 

@@ -298,7 +298,7 @@ async def test_the_command_opens_the_log_of_another_process(tmp_path):
     store = str(tmp_path / "log.db")
     await Agent("sim:", name="shop", store=store).run("!say from elsewhere", "a/b c")
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bridle.cli.main", "inspect", "a/b c", "--store", store, "--json",
+        sys.executable, "-m", "bridle.cli.main", "serve", "--open", "--session", "a/b c", "--store", store, "--json",
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:

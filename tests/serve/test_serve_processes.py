@@ -227,7 +227,11 @@ def test_a_server_that_cannot_start_says_why_in_one_line(tmp_path, options, prob
     assert done.code == 2 and len(lines) == 1 and problem in lines[0], done.err
 
 
-EXAMPLES = [line for line, _ in load_help().examples["serve"] if "--mcp" not in line]
+EXAMPLES = [
+    line
+    for line, _ in load_help().examples["serve"]
+    if "--mcp" not in line and "--open" not in line  # cli/test_inspect_browser.py opens sessions
+]
 NEW_TOKEN = [line for line in EXAMPLES if "--new-token" in line]
 
 

@@ -264,7 +264,7 @@ def test_a_line_that_the_disk_took_only_a_part_of_is_written_again(tmp_path, mon
 def test_verify_goes_on_after_an_unreadable_line(written, tmp_path):
     anchors = tmp_path / "anchors"
     anchors.write_bytes(b'{"session":"s\n' + (written / "anchors").read_bytes())
-    shown = bridle("verify", "--anchors", str(anchors), "--store", str(written / "log.db"))
+    shown = bridle("store", "verify", "--anchors", str(anchors), "--store", str(written / "log.db"))
     assert shown.code == 1, shown.err
     assert "✗ line 1 of the anchors cannot be read" in shown.out
     assert f"1 problem: {SESSIONS} sessions" in shown.out
@@ -338,7 +338,7 @@ def test_a_fork_that_repeats_a_forged_redaction_is_found_out(tmp_path, forged):
     asyncio.run(main())
     told = ["--anchors", str(tmp_path / "log.db.anchors"), "--store", str(log)]
     for name in ("fork", "fork of the fork"):
-        shown = bridle("verify", name, *told)
+        shown = bridle("store", "verify", name, *told)
         assert shown.code == int(forged), shown.out
         assert ("record 1 was replaced by a redaction" in shown.out) is forged
 
@@ -354,29 +354,29 @@ def test_a_forger_who_writes_the_anchors_too_is_found_with_a_head_kept_elsewhere
         await store.close()
 
     asyncio.run(write(lambda store: store.append("s", 0, line)))
-    first = bridle("verify", "s", "--anchors", str(told), "--store", log)
+    first = bridle("store", "verify", "s", "--anchors", str(told), "--store", log)
     head = f"2:{line[1].hash}"
     assert first.out.endswith(f"\nhead: {head}\n")
     data, evidence = forge_redaction(line)
     asyncio.run(write(lambda store: store.redact("s", 1, data, evidence)))
-    assert bridle("verify", "s", "--anchors", str(told), "--store", log).code == 0, (
+    assert bridle("store", "verify", "s", "--anchors", str(told), "--store", log).code == 0, (
         "it can be found after all"
     )
     for anchors in ([], ["--anchors", str(told)]):
-        shown = bridle("verify", "s", "--head", head, *anchors, "--store", log)
+        shown = bridle("store", "verify", "s", "--head", head, *anchors, "--store", log)
         assert shown.code == 1, shown.err
         assert (
             "record 1 was replaced by a redaction (record 3) after the given head, by ann: typo" in shown.out
         )
     later = f"3:{evidence['s'].hash}"
-    assert bridle("verify", "s", "--head", later, "--store", log).code == 0
-    wrong = bridle("verify", "s", "--head", f"2:{'0' * 64}", "--store", log)
+    assert bridle("store", "verify", "s", "--head", later, "--store", log).code == 0
+    wrong = bridle("store", "verify", "s", "--head", f"2:{'0' * 64}", "--store", log)
     assert (wrong.code, "record 2 or one before it was rewritten" in wrong.out) == (1, True)
     for arguments, words in (
         (["s", "--head", "2"], "is not a head; write SEQ:HASH"),
         (["--head", head], "one session"),
     ):
-        refused = bridle("verify", *arguments, "--store", log)
+        refused = bridle("store", "verify", *arguments, "--store", log)
         assert (refused.code, words in refused.err) == (2, True)
 
 

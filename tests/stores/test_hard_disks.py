@@ -119,11 +119,11 @@ def fill_disk(folder, room):
 
 
 COMMANDS = {
-    "backup": ["backup", "copy.db"],
-    "export": ["export", "s1", "-o", "out.jsonl"],
-    "redact": ["redact", "s1", "--record", "1", "--reason", "r", "--by", "b"],
-    "gc": ["gc", "--older-than", "1970-01-02", "--yes"],
-    "verify": ["verify"],
+    "backup": ["store", "backup", "copy.db"],
+    "export": ["session", "export", "s1", "-o", "out.jsonl"],
+    "redact": ["session", "redact", "s1", "--record", "1", "--reason", "r", "--by", "b"],
+    "gc": ["store", "gc", "--older-than", "1970-01-02", "--yes"],
+    "verify": ["store", "verify"],
 }
 
 
@@ -160,7 +160,7 @@ def test_a_command_on_a_full_disk_says_so_and_leaves_no_file(
         if code != 0:
             assert (code, told.count("\n")) == (2, 1), told
             assert "the disk is full; make room" in told
-        assert main(["verify"]) == 0, "the log was torn"
+        assert main(["store", "verify"]) == 0, "the log was torn"
         capsys.readouterr()
         outcomes.append(code)
     assert outcomes[0] == 2

@@ -655,10 +655,10 @@ def test_commands_work_on_it(url, monkeypatch, tmp_path):
     session = ran["session"]
     assert session in bridle("sessions").out
     assert "Hello" in bridle("show", session).out
-    assert json.loads(bridle("log", session, "--json").out)
-    fork = json.loads(bridle("fork", session, "--json").out)
+    assert json.loads(bridle("show", "--as", "log", session, "--json").out)
+    fork = json.loads(bridle("session", "fork", session, "--json").out)
     assert fork["session"] != session
-    assert bridle("tail", session, "--store", url).code == 0
+    assert bridle("session", "tail", session, "--store", url).code == 0
 
 
 def test_verify_finds_a_log_that_was_rewritten_as_a_whole(postgres, url, monkeypatch, tmp_path):
@@ -666,12 +666,12 @@ def test_verify_finds_a_log_that_was_rewritten_as_a_whole(postgres, url, monkeyp
     monkeypatch.setenv("BRIDLE_STORE", url)
     monkeypatch.setenv("BRIDLE_ANCHORS", str(tmp_path / "heads"))
     session = json.loads(bridle("run", "--json", "--model", "sim:", "Hello").out)["session"]
-    assert bridle("verify").code == 0
-    assert "1 session anchored" in bridle("verify").out
+    assert bridle("store", "verify").code == 0
+    assert "1 session anchored" in bridle("store", "verify").out
     schema = parse_address(url).schema
     postgres.sql(f"TRUNCATE {schema}.sessions, {schema}.events CASCADE")
     monkeypatch.delenv("BRIDLE_ANCHORS")
     run_with(url, lambda store: store.append(session, 0, line("forged")))
-    assert bridle("verify").code == 0, "without anchors it cannot be told"
-    told = bridle("verify", "--anchors", str(tmp_path / "heads"))
+    assert bridle("store", "verify").code == 0, "without anchors it cannot be told"
+    told = bridle("store", "verify", "--anchors", str(tmp_path / "heads"))
     assert (told.code, session in told.out) == (1, True)

@@ -398,8 +398,8 @@ def test_a_role_that_lacks_privileges_is_told_what_to_grant_before_anything_is_r
     )
     granted = []
     for act, command, missing in (
-        (collect, "bridle gc", ("DELETE ON bridle.blobs", "DELETE ON bridle.sessions")),
-        (redact_secret, "bridle redact", ("DELETE ON bridle.blobs", "DELETE ON bridle.snapshots")),
+        (collect, "bridle store gc", ("DELETE ON bridle.blobs", "DELETE ON bridle.sessions")),
+        (redact_secret, "bridle session redact", ("DELETE ON bridle.blobs", "DELETE ON bridle.snapshots")),
     ):
         before = own_server.sql("SELECT count(*) FROM bridle.events")
         told = expect_line(guest, act, f"lacks privileges for {command}")

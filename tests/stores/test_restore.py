@@ -74,7 +74,7 @@ def run(*words):
 
 @pytest.fixture
 def copy(log, tmp_path):
-    assert run("backup", tmp_path / "copy.db", "--store", log) == 0
+    assert run("store", "backup", tmp_path / "copy.db", "--store", log) == 0
     return tmp_path / "copy.db"
 
 
@@ -82,10 +82,10 @@ def test_a_backup_trusts_no_file_that_exists(log, tmp_path, capsys):
     victim = tmp_path / "victim"
     victim.write_text("mine")
     (tmp_path / "a.db.partial").symlink_to(victim)
-    assert run("backup", tmp_path / "a.db", "--store", log) == 0
+    assert run("store", "backup", tmp_path / "a.db", "--store", log) == 0
     (tmp_path / "b.db.partial").write_text("also mine")
     (tmp_path / "b.db.partial").chmod(0o666)
-    assert run("backup", tmp_path / "b.db", "--store", log) == 0
+    assert run("store", "backup", tmp_path / "b.db", "--store", log) == 0
     assert victim.read_text() == "mine" and (tmp_path / "b.db.partial").read_text() == "also mine"
     for name in ("a.db", "b.db"):
         about = (tmp_path / name).stat()
@@ -93,7 +93,7 @@ def test_a_backup_trusts_no_file_that_exists(log, tmp_path, capsys):
         assert list_sessions(tmp_path / name) == ["kept"]
     for ending in ("", "-wal", "-shm", "-journal"):
         (tmp_path / f"c.db{ending}").write_text("mine")
-        assert run("backup", tmp_path / "c.db", "--store", log) == 2
+        assert run("store", "backup", tmp_path / "c.db", "--store", log) == 2
         assert (tmp_path / f"c.db{ending}").read_text() == "mine"
         (tmp_path / f"c.db{ending}").unlink()
     assert not list(tmp_path.glob(".*"))
@@ -107,7 +107,7 @@ def test_a_file_that_appears_during_the_backup_is_not_replaced(log, tmp_path, mo
         link(source, target, **options)
 
     monkeypatch.setattr(os, "link", appear)
-    assert run("backup", tmp_path / "a.db", "--store", log) == 2
+    assert run("store", "backup", tmp_path / "a.db", "--store", log) == 2
     assert (tmp_path / "a.db").read_text() == "mine" and not list(tmp_path.glob(".*"))
 
 
@@ -115,7 +115,7 @@ def test_a_backup_is_restored_and_the_old_log_is_kept(log, copy, capsys):
     before = copy.read_bytes()
     crash(log, "later")
     assert list_sessions(shutil.copy(copy, copy.with_name("again.db"))) == ["kept"]
-    assert run("restore", copy, "--store", log) == 0
+    assert run("store", "restore", copy, "--store", log) == 0
     assert list_sessions(log) == ["kept"] and copy.read_bytes() == before
     (kept,) = (path for path in log.parent.glob("log.db.before-restore-*") if path.suffix.count("-") == 2)
     assert list_sessions(kept) == ["kept", "later"]
@@ -128,12 +128,14 @@ def test_a_write_ahead_log_of_another_file_is_noticed(log, copy, capsys, how):
     put = shutil.copyfile if how == "copied" else os.replace
     put(copy, log)
     wal = log.with_name("log.db-wal").read_bytes()
-    for words in (["sessions"], ["run", "-m", "sim:", "x"], ["verify"]):
+    for words in (["sessions"], ["run", "-m", "sim:", "x"], ["store", "verify"]):
         assert run(*words, "--store", log) == 2
-        assert "belongs to another file" in (line := capsys.readouterr().err) and "bridle restore" in line
+        assert (
+            "belongs to another file" in (line := capsys.readouterr().err) and "bridle store restore" in line
+        )
     assert log.with_name("log.db-wal").read_bytes() == wal
     if how == "copied":
-        assert run("restore", copy, "--store", log) == 0
+        assert run("store", "restore", copy, "--store", log) == 0
         assert list_sessions(log) == ["kept"]
 
 
@@ -145,8 +147,8 @@ def test_a_file_that_was_cut_off_is_noticed(log, copy, capsys, left, crashed):
         crash(log, "later")
     os.truncate(log, left)
     assert run("run", "-m", "sim:", "--store", log, "x") == 2
-    assert "bridle restore" in capsys.readouterr().err
-    assert run("restore", copy, "--store", log) == 0
+    assert "bridle store restore" in capsys.readouterr().err
+    assert run("store", "restore", copy, "--store", log) == 0
     assert list_sessions(log) == ["kept"]
 
 
@@ -154,11 +156,11 @@ def test_a_store_in_use_is_not_replaced(log, copy, capsys):
     process = write(log, "later", "open")
     try:
         assert process.stdout.readline() == b"open\n"
-        assert run("restore", copy, "--store", log) != 0
+        assert run("store", "restore", copy, "--store", log) != 0
         assert "a program has it open" in capsys.readouterr().err
     finally:
         process.communicate()
-    assert run("restore", copy, "--store", log) == 0
+    assert run("store", "restore", copy, "--store", log) == 0
 
 
 def test_what_is_no_backup_is_refused_and_nothing_changes(log, copy, tmp_path, capsys):
@@ -172,7 +174,7 @@ def test_what_is_no_backup_is_refused_and_nothing_changes(log, copy, tmp_path, c
     (tmp_path / "open.db").write_bytes(before)
     (tmp_path / "open.db-wal").write_text("x")
     for name in ("damaged.db", "text.db", "open.db", "absent.db", "log.db", "."):
-        assert run("restore", tmp_path / name, "--store", log) != 0, name
+        assert run("store", "restore", tmp_path / name, "--store", log) != 0, name
         assert log.read_bytes() == before
     assert not list(tmp_path.glob(".*")) and not list(tmp_path.glob("*before-restore*"))
 
@@ -199,7 +201,7 @@ def counted(copy, path):
         setattr(pathlib.Path, name, kill_at(getattr(pathlib.Path, name)))
     return swap(copy, path)
 restore._swap = counted
-code = main(["restore", sys.argv[2], "--store", sys.argv[3]])
+code = main(["store", "restore", sys.argv[2], "--store", sys.argv[3]])
 os._exit(code)
 """
 
@@ -222,11 +224,11 @@ def test_a_restore_that_is_killed_anywhere_leaves_no_mixture(log, copy, tmp_path
         try:
             found = list_sessions(place)
         except StoreError as error:
-            assert "was interrupted; type: bridle restore" in str(error)
+            assert "was interrupted; type: bridle store restore" in str(error)
         else:
             assert found in (["kept"], ["kept", "later"])
             assert done == (found == ["kept"]) or at > 1
-        assert run("restore", copy, "--store", place) == 0
+        assert run("store", "restore", copy, "--store", place) == 0
         assert list_sessions(place) == ["kept"]
         kept = [
             path

@@ -10,13 +10,17 @@ ENDLESS = (
     "bridle worker",
     "bridle gateway -m",
     "bridle gateway gateway.toml",
-    "bridle inspect",
     "bridle sim --port",
     "bridle sim --script",
-    "bridle tail SESSION --follow",
+    "bridle session tail SESSION --follow",
 )
 """Beginnings of lines that end with Ctrl-C only."""
-NEEDING_A_RUN = ("bridle check waiting", "bridle cancel", "bridle steer", "bridle pause")
+NEEDING_A_RUN = (
+    "bridle check waiting",
+    "bridle session cancel",
+    "bridle session steer",
+    "bridle session pause",
+)
 """Beginnings of lines that need a run of another process; tests/run/control executes them."""
 PICTURE = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -45,7 +45,11 @@ def list_loaded(program: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("program", "own"), [("import bridle", {"bridle"}), (HELP, {"bridle", "bridle.cli", "bridle.cli.main"})]
+    ("program", "own"),
+    [
+        ("import bridle", {"bridle"}),
+        (HELP, {"bridle", "bridle.cli", "bridle.cli.command_table", "bridle.cli.main"}),
+    ],
 )
 def test_modules_that_are_loaded(program, own):
     assert {name for name in list_loaded(program) if name.split(".")[0] == "bridle"} == own

@@ -84,7 +84,7 @@ def test_a_program_allows_what_it_names_and_resumes_with_the_same_tools(place):
         **env,
     )
     assert other.code == 0
-    undone = bridle("compensate", session, "--toolkit", "--yes", cwd=work, **env)
+    undone = bridle("session", "compensate", session, "--toolkit", "--yes", cwd=work, **env)
     assert undone.code == 0 and not (work / "a.txt").exists()
 
 

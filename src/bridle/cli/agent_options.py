@@ -94,7 +94,7 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--wait",
         action="store_true",
-        help="wait for answers from elsewhere (`bridle approve`) instead of ending",
+        help="wait for answers from elsewhere (`bridle approvals approve`) instead of ending",
     )
     add_limit_options(parser)
     add("--json", action="store_true", help="print the result as JSON")

@@ -53,7 +53,7 @@ class OneLineParser(argparse.ArgumentParser):
         return argparse.RawDescriptionHelpFormatter(self.prog, width=width - 2)
 
     def format_help(self) -> str:
-        _, command, *_ = self.prog.split()
+        command = self.prog.removeprefix("bridle ")
         self.description, self.epilog = wrap_description(self.description or ""), make_epilog(command)
         return super().format_help()
 

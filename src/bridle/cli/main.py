@@ -13,100 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 from bridle import __version__
 
+from .command_table import (
+    COMMAND_MODULES,
+    COMMANDS,
+    DEFAULT_SUBCOMMANDS,
+    FIRST_COMMANDS,
+    GROUPS,
+    HIDDEN_COMMANDS,
+    REPLACED_COMMANDS,
+    SUBCOMMANDS,
+    VIEWS,
+    describe_command,
+    find_view,
+)
+
 if TYPE_CHECKING:
     import argparse
-
-COMMANDS = {
-    "run": "run an agent on a prompt",
-    "chat": "talk with an agent, prompt after prompt",
-    "resume": "continue an unfinished session",
-    "approvals": "list tool calls that need approval",
-    "approve": "approve a tool call",
-    "reject": "reject a tool call",
-    "cancel": "end a run of another process",
-    "steer": "send a message to a run of another process",
-    "pause": "stop a run of another process after its step",
-    "compensate": "undo what a run did",
-    "sessions": "list recent sessions",
-    "show": "show what happened in a session",
-    "tail": "follow a session while another process runs it",
-    "log": "list the messages of a session, or its tree of forks",
-    "fork": "branch a new session from a message of another",
-    "diff": "compare two sessions",
-    "replay": "replay a session offline, or compare it with a changed agent",
-    "raw": "show the requests that were sent, byte for byte",
-    "memory": "list, add and remove notes of a tenant or session",
-    "cache": "show prompt-cache hits and explain misses",
-    "lock": "detect changes of tools and instructions",
-    "eval": "run a suite of tasks, score it, compare it with a baseline",
-    "check": "list the waiting sessions that new code cannot continue",
-    "lint": "find code that makes prompts uncacheable",
-    "cost": "show spending by session, model, tool, day or tenant",
-    "budgets": "show shared budgets: spent and reserved",
-    "verify": "check that the log is what was written",
-    "gc": "remove old sessions and unused content",
-    "backup": "copy the log while it is in use",
-    "restore": "put a copy in the place of the log",
-    "audit": "show who decided what, when, and under which policy",
-    "export": "write a session as lines of JSON",
-    "import": "read an exported session, verified",
-    "redact": "remove content from a record or a note, and record why",
-    "erase": "remove what the log has of one caller",
-    "serve": "serve agents over HTTP: API, event streams, metrics",
-    "worker": "perform runs of agents that were started on Temporal",
-    "gateway": "budgets, fallback and the log between any client and any provider",
-    "inspect": "show sessions in a browser: timeline, transcript, cost",
-    "sim": "serve simulated providers on a local port",
-    "wire": "check the codecs against recorded provider traffic",
-    "init": "write a starter project: agent, tools, test, policy",
-    "config": "show the settings in force and where each comes from",
-    "doctor": "check the installation, settings, keys and the log",
-    "models": "list models: context, prices, abilities",
-    "mcp": "show what MCP servers offer: tools, resources, prompts",
-    "completion": "print a completion script for bash, zsh or fish",
-}
-GROUPS = {
-    "start": ("init", "run", "chat"),
-    "continue": ("resume", "approvals", "approve", "reject", "compensate", "fork"),
-    "control": ("cancel", "steer", "pause"),
-    "look": ("inspect", "sessions", "show", "tail", "log", "diff", "replay", "raw", "cost", "cache", "audit"),
-    "manage": (
-        "memory",
-        "budgets",
-        "verify",
-        "gc",
-        "backup",
-        "restore",
-        "export",
-        "import",
-        "redact",
-        "erase",
-    ),
-    "serve": ("serve", "gateway", "worker"),
-    "test": ("eval", "check", "lint", "lock", "sim", "wire"),
-    "set up": ("config", "doctor", "models", "mcp", "completion"),
-}
-"""Commands by the title of their group in the list of all."""
-FIRST_COMMANDS = ("init", "run", "chat", "resume", "approvals", "show", "cost", "serve")
-"""The commands that `bridle` alone lists."""
-SETUP_COMMANDS = ("init", "config", "doctor", "models", "mcp", "completion")
-CONTROL_COMMANDS = ("cancel", "steer", "pause")
-STORAGE_COMMANDS = ("verify", "gc", "backup", "restore", "audit", "export", "redact", "erase")
-HIDDEN_COMMANDS = ("candidates",)
-"""Commands for the completion scripts, not for people."""
-COMMAND_MODULES = {
-    **{name: f"commands.setup.{name}" for name in (*SETUP_COMMANDS, *HIDDEN_COMMANDS)},
-    **{name: f"commands.storage.{name}" for name in STORAGE_COMMANDS},
-    **{name: f"commands.replay.{name}" for name in ("replay", "raw")},
-    **{name: f"commands.control.{name}" for name in CONTROL_COMMANDS},
-    **{name: f"commands.serving.{name}" for name in ("serve", "gateway", "inspect", "worker")},
-    "eval": "commands.evals.eval",
-    "import": "commands.storage.import_session",
-    "chat": "chat.command",
-    "show": "show.command",
-    "tail": "show.tail",
-}
-"""Modules of the commands that are not in the folder commands."""
 
 EXIT_MISUSE, EXIT_CANCELLED, EXIT_PIPE = 2, 130, 141
 
@@ -157,14 +79,21 @@ def _dispatch(given: list[str]) -> int:
         print(list_all_commands())
         return 0
     if given[:1] == ["help"] and len(given) > 1:
-        given = [given[1], "--help"]
+        given = [*given[1:], "--help"]
     if not given or given[0] in ("-h", "--help", "help"):
         print(make_overview())
         return 0
     if given[0] in ("-V", "--version"):
         print(f"bridle {__version__}")
         return 0
-    name, *rest = given
+    problem = _find_wrong_word(given)
+    if problem:
+        _print_error(problem)
+        return EXIT_MISUSE
+    name, rest = split_command(given)
+    if name in SUBCOMMANDS:
+        print(make_group_overview(name))
+        return 0
     errors = import_module("bridle.values.errors")
     try:
         with _silence_loggers() if name in COMMANDS_THAT_SHOW_RUNS else nullcontext():
@@ -174,12 +103,41 @@ def _dispatch(given: list[str]) -> int:
         return EXIT_MISUSE
 
 
-def _run_command(name: str, rest: list[str]) -> int:
+def _find_wrong_word(given: list[str]) -> str:
+    """Why the first words name no command, and what to type; empty if they do."""
+    name, *rest = given
+    if name in REPLACED_COMMANDS:
+        return f"`bridle {name}` is now `bridle {REPLACED_COMMANDS[name]}`"
+    find_near = import_module("difflib").get_close_matches
     if name not in COMMANDS and name not in HIDDEN_COMMANDS:
-        near = import_module("difflib").get_close_matches(name, COMMANDS, n=1)
+        near = find_near(name, COMMANDS, n=1)
         hint = f"; did you mean `bridle {near[0]}`?" if near else "; `bridle help --all` lists the commands"
-        _print_error(f"unknown command {name!r}{hint}")
-        return EXIT_MISUSE
+        return f"unknown command {name!r}{hint}"
+    known = SUBCOMMANDS.get(name, {})
+    if not known or name in DEFAULT_SUBCOMMANDS or not rest or rest[0] in (*known, "-h", "--help"):
+        return ""
+    near = find_near(rest[0], known, n=1)
+    hint = f"did you mean `bridle {name} {near[0]}`?" if near else f"choose one of: {', '.join(known)}"
+    return f"`bridle {name}` has no {rest[0]!r}; {hint}"
+
+
+def split_command(given: list[str]) -> tuple[str, list[str]]:
+    """The name of the command, which may have several words, and its arguments.
+
+    The name of a group alone stands for its overview.
+    """
+    name, *rest = given
+    if name in SUBCOMMANDS:
+        if rest and rest[0] in SUBCOMMANDS[name]:
+            return f"{name} {rest[0]}", rest[1:]
+        if rest[:1] in (["-h"], ["--help"]) or name not in DEFAULT_SUBCOMMANDS:
+            return name, rest
+        return f"{name} {DEFAULT_SUBCOMMANDS[name]}", rest
+    view = find_view(rest) if name == "show" else ""
+    return (f"show --as {view}" if view in VIEWS else name), rest
+
+
+def _run_command(name: str, rest: list[str]) -> int:
     parser = make_parser(name)
     options = parser.parse_args(rest)
     # The help does not read the settings, so it does not load their modules.
@@ -216,7 +174,8 @@ def list_all_commands() -> str:
     """All commands in groups, and the exit codes that most of them share."""
     lines = ["usage: bridle COMMAND [options]", ""]
     for title, names in GROUPS.items():
-        lines += [f"{title}:", *_list_rows(names), ""]
+        listed = [each for name in names for each in (name, *_list_subcommands(name))]
+        lines += [f"{title}:", *_list_rows(listed), ""]
     return "\n".join(
         [
             *lines,
@@ -228,9 +187,26 @@ def list_all_commands() -> str:
     )
 
 
+def make_group_overview(group: str) -> str:
+    """The help of a command that consists of others."""
+    return "\n".join(
+        [
+            f"usage: bridle {group} COMMAND [options]",
+            "",
+            *_list_rows(_list_subcommands(group)),
+            "",
+            f"`bridle help {group} COMMAND` explains one, with examples.",
+        ]
+    )
+
+
+def _list_subcommands(name: str) -> list[str]:
+    return [f"{name} {word}" for word in SUBCOMMANDS.get(name, ())]
+
+
 def _list_rows(names: Sequence[str]) -> list[str]:
     width = max(map(len, names))
-    return [f"  {name:<{width}}  {COMMANDS[name]}" for name in names]
+    return [f"  {name:<{width}}  {describe_command(name)}" for name in names]
 
 
 def make_parser(name: str) -> "argparse.ArgumentParser":
@@ -239,6 +215,9 @@ def make_parser(name: str) -> "argparse.ArgumentParser":
     make: type[argparse.ArgumentParser] = import_module(".help_texts", __package__).OneLineParser
     parser = make(prog=f"bridle {name}", description=module.__doc__)
     module.add_arguments(parser)
+    if name.startswith("show --as "):
+        parser.add_argument("--as", dest="view", help=import_module("argparse").SUPPRESS)
+        parser.set_defaults(uses_latest=True)
     return parser
 
 

@@ -60,7 +60,7 @@ def complete_session_names(options: argparse.Namespace) -> None:
 
 
 async def _complete_names(options: argparse.Namespace, names: Sequence[str], *, takes_latest: bool) -> None:
-    tenant = None if getattr(options, "across_tenants", False) else getattr(options, "tenant", None)
+    tenant = None if getattr(options, "across_tenants", False) else getattr(options, "tenant", None) or None
     async with use_log(options.store) as store:
         for name in names:
             if given := getattr(options, name):

@@ -45,7 +45,7 @@ class WaitingApprover:
         self._console = console
 
     async def ask(self, question: PendingApproval) -> ApprovalVerdict | None:
-        hint = f"waiting; in another terminal: bridle approve {question.id}"
+        hint = f"waiting; in another terminal: bridle approvals approve {question.id}"
         show_question(self._console, question, hint)
         return await wait_for_answers(question)
 

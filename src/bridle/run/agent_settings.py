@@ -98,7 +98,7 @@ class AgentOptions(TypedDict, total=False):
     reply_bytes_max: int | None
     """Maximum bytes of one reply on the wire; a longer reply is abandoned and not retried."""
     keep_raw: KeepRaw | None
-    """Keep the bytes of replies, and of requests if wanted, in the store for `bridle raw`; None for neither."""
+    """Keep the bytes of replies, and of requests if wanted, for `bridle show --as raw`; None for neither."""
     chain: ServerStateStrategy
     """Let the provider store the conversation: True refers to the previous reply, `"conversation"` to an object."""
     cache_ttl: CacheTtl

@@ -333,7 +333,7 @@ class Adoption:
         is_broken = due == "interrupted" or state.run.end.reason.startswith(SHUTDOWN_REASONS)
         if due != "answered" and not (is_broken and is_wanted):
             return "waiting" if due == "waiting" and name_first_agent(state) in host.agents else ""
-        # The watch resumes an answered run when the process that has it, such as `bridle approve`, lets go.
+        # The watch resumes an answered run when the process that has it, such as `bridle approvals approve`, lets go.
         is_left = reason in ("server ended", "process ended")
         otherwise: Outcome = "waiting" if due == "answered" else "in use" if is_left else ""
         if supports(self._store, LeaseInspectable) and await self._store.is_leased(session):

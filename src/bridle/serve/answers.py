@@ -1,9 +1,9 @@
 """Continues waiting runs of the server whose questions another process answered.
 
-A run that waits for a person has ended. `bridle approve`, or another server, records the answer in its log. This watch
-waits for records of the sessions that wait, and of the runs inside their calls, and resumes a run once no question is
-open. It decides nothing about the answer: the resumed run checks its proof, and the lease keeps others out, as with
-`bridle resume`.
+A run that waits for a person has ended. `bridle approvals approve`, or another server, records the answer in its log.
+This watch waits for records of the sessions that wait, and of the runs inside their calls, and resumes a run once no
+question is open. It decides nothing about the answer: the resumed run checks its proof, and the lease keeps others
+out, as with `bridle resume`.
 """
 
 import asyncio

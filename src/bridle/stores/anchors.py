@@ -38,7 +38,7 @@ class Anchor(Value, kw_only=True):
     """Hash of the record with this number."""
     at: float = 0.0
     removed: bool = False
-    """True if `bridle gc` removed the session; it had this head."""
+    """True if `bridle store gc` removed the session; it had this head."""
 
 
 class AnchorFile:

@@ -109,9 +109,7 @@ def locate_corruption(store: str, session: str, error: Corrupt) -> Corrupt:
     if error.torn:
         remedy += ", or continue the session: it resumes without the lost records and reports that"
     elif error.last_good is not None:
-        remedy += (
-            f", or continue from record {error.last_good} with: bridle fork {quote(session)} --last-good"
-        )
+        remedy += f", or continue from record {error.last_good} with: bridle session fork {quote(session)} --last-good"
     return Corrupt(
         f"store {store}, session {session!r}: {error}; {remedy}", last_good=error.last_good, torn=error.torn
     )

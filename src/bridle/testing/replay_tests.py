@@ -1,4 +1,4 @@
-"""Regression tests made of recorded sessions: `bridle replay SESSION --as-test FILE.py`.
+"""Regression tests made of recorded sessions: `bridle session replay SESSION --as-test FILE.py`.
 
 The log becomes a fixture of JSON lines beside the test. The test replays it with your agent, offline, and fails on the
 first request or decision that differs. With BRIDLE_UPDATE_REPLAY=1 it accepts changed requests: the fixture is written
@@ -29,7 +29,7 @@ FIXTURE_BYTES_MAX = 512 * 1024 * 1024
 UPDATE_VARIABLE = "BRIDLE_UPDATE_REPLAY"
 TEST_FILE = '''"""Replays the session {session} offline: nothing is sent, and no tool runs.
 
-Written by `bridle replay {session} --as-test`. To accept changed requests, run it once with
+Written by `bridle session replay {session} --as-test`. To accept changed requests, run it once with
 {variable}=1, and review the change of the fixture.
 """
 

@@ -159,7 +159,7 @@ class PendingApproval(Value, kw_only=True):
     """A question to a person about one call; stored only in the log, so any process can answer it."""
 
     id: str
-    """Id to answer with: `bridle approve ID`."""
+    """Id to answer with: `bridle approvals approve ID`."""
     session: str
     call_id: str
     tool: str

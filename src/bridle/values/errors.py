@@ -150,7 +150,7 @@ class ApprovedCallWaits(MisuseError):
     def __init__(self, session: str, calls: "Sequence[PendingApproval]", resumed: str = "") -> None:
         """`resumed` is the session that continues the calls, if it is another one."""
         named = ", ".join(f"{each.tool} ({each.call_id} of session {each.session!r})" for each in calls)
-        rejections = " and ".join(f"bridle reject {each.id}" for each in calls)
+        rejections = " and ".join(f"bridle approvals reject {each.id}" for each in calls)
         super().__init__(
             f"a new prompt for session {session!r} would drop what a person has approved and has not run yet: {named}."
             f" Nothing was recorded. Run it first: agent.resume(…) or bridle resume {resumed or session}; or drop it:"

@@ -78,7 +78,7 @@ def piped(place, lines, *arguments):
 
 
 def read_saved_texts(place, session):
-    done = bridle("log", session, "--json", cwd=place, environment=surroundings(place))
+    done = bridle("show", "--as", "log", session, "--json", cwd=place, environment=surroundings(place))
     return [row["text"] for row in json.loads(done.out)]
 
 

@@ -1,4 +1,4 @@
-"""`bridle raw`: what was sent, without any credential."""
+"""`bridle show --as raw`: what was sent, without any credential."""
 
 import asyncio
 import json
@@ -47,11 +47,11 @@ def record(capsys, *words):
 def test_calls_are_listed_and_shown(capsys):
     session = record(capsys, "-i", "Be kind.")
     record(capsys, "--session", session)
-    code, out, _ = run(capsys, "raw", session)
+    code, out, _ = run(capsys, "show", "--as", "raw", session)
     assert code == 0
     assert out.count("proven") == 3
     assert "2 model calls, 2 proven by digest" in out
-    code, out, _ = run(capsys, "raw", session, "last")
+    code, out, _ = run(capsys, "show", "--as", "raw", session, "--call", "last")
     assert code == 0
     for words in (
         "POST ",
@@ -61,25 +61,27 @@ def test_calls_are_listed_and_shown(capsys):
         '"type": "model_replied"',
     ):
         assert words in out
-    code, out, _ = run(capsys, "raw", session, "2", "--json")
+    code, out, _ = run(capsys, "show", "--as", "raw", session, "--call", "2", "--json")
     shown = json.loads(out)
     assert (code, shown["is_proven"], shown["body"]["system"][0]["text"]) == (0, True, "Be kind.")
     assert shown["event"]["type"] == "model_replied"
-    lines = [json.loads(line) for line in run(capsys, "raw", session, "--json")[1].splitlines()]
+    lines = [
+        json.loads(line) for line in run(capsys, "show", "--as", "raw", session, "--json")[1].splitlines()
+    ]
     assert [line["number"] for line in lines] == [1, 2]
-    assert "+++ now" in run(capsys, "raw", session, "2", "--diff")[1]
+    assert "+++ now" in run(capsys, "show", "--as", "raw", session, "--call", "2", "--diff")[1]
 
 
 def test_wrong_calls_are_refused_in_one_line(capsys):
     session = record(capsys)
     for words, told in (
-        (["9"], "no model call 9"),
-        (["x"], "number of a model call"),
+        (["--call", "9"], "no model call 9"),
+        (["--call", "x"], "number of a model call"),
         (["--curl"], "needs the number"),
-        (["1", "--reply"], "not kept"),
-        (["1", "--curl"], "no address"),
+        (["--call", "1", "--reply"], "not kept"),
+        (["--call", "1", "--curl"], "no address"),
     ):
-        code, _, err = run(capsys, "raw", session, *words)
+        code, _, err = run(capsys, "show", "--as", "raw", session, *words)
         assert code == 2
         assert told in err
 
@@ -91,7 +93,8 @@ def test_a_curl_command_sends_the_request_and_never_shows_the_key(capsys, monkey
         monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
         session = record(capsys, "-m", "anthropic:claude-sonnet-5-5")
         seen = [
-            run(capsys, "raw", session, *words) for words in (["1"], ["1", "--json"], ["1", "--curl"], [])
+            run(capsys, "show", "--as", "raw", session, *words)
+            for words in (["--call", "1"], ["--call", "1", "--json"], ["--call", "1", "--curl"], [])
         ]
         assert all(code == 0 and KEY not in out + err for code, out, err in seen)
         command = seen[2][1]
@@ -176,7 +179,7 @@ def test_a_log_from_elsewhere_runs_nothing_through_a_curl_command(capsys, place,
         **(signed if place in ("signing", "user") else {}),
     )
     asyncio.run(write_log(endpoint, f"m{at('model')}", f"!say well\n{at('body')}"))
-    _, command, err = run(capsys, "raw", "s", "1", "--curl")
+    _, command, err = run(capsys, "show", "--as", "raw", "s", "--call", "1", "--curl")
     assert not err
     given = run_curl(command, KEY="the-key", ID="the-id", SECRET="the-secret", HOME="the-home")
     assert "the-home" not in given
@@ -194,12 +197,12 @@ def test_a_log_from_elsewhere_runs_nothing_through_a_curl_command(capsys, place,
 
 def test_brackets_of_an_address_are_no_patterns(capsys):
     asyncio.run(write_log(Endpoint(name="my", family="openai_chat", base_url="https://example.com/[1-9]")))
-    assert run_curl(run(capsys, "raw", "s", "1", "--curl")[1])[2] == "--globoff"
+    assert run_curl(run(capsys, "show", "--as", "raw", "s", "--call", "1", "--curl")[1])[2] == "--globoff"
 
 
 def test_a_file_is_no_address(capsys):
     asyncio.run(write_log(Endpoint(name="my", family="openai_chat", base_url="file://host/etc")))
-    assert run(capsys, "raw", "s", "1", "--curl")[0] == 2
+    assert run(capsys, "show", "--as", "raw", "s", "--call", "1", "--curl")[0] == 2
 
 
 def test_credentials_of_an_endpoint_that_a_log_holds_are_not_shown(capsys):
@@ -215,11 +218,11 @@ def test_credentials_of_an_endpoint_that_a_log_holds_are_not_shown(capsys):
         ),
     )
     asyncio.run(write_log(endpoint))
-    for words in (["1"], ["1", "--json"], ["1", "--curl"], []):
-        _, out, err = run(capsys, "raw", "s", *words)
+    for words in (["--call", "1"], ["--call", "1", "--json"], ["--call", "1", "--curl"], []):
+        _, out, err = run(capsys, "show", "--as", "raw", "s", *words)
         for secret in ("pw-secret", "user:", "header-secret", "sid=", "b7f3c9d2"):
             assert secret not in out + err
-    out = run(capsys, "raw", "s", "1")[1]
+    out = run(capsys, "show", "--as", "raw", "s", "--call", "1")[1]
     for line in (
         "POST http://127.0.0.1:9/v1/chat/completions",
         "x-api-key: [hidden]",

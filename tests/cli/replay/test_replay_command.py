@@ -1,4 +1,4 @@
-"""`bridle replay`: equal, different, continued live, and turned into a test."""
+"""`bridle session replay`: equal, different, continued live, and turned into a test."""
 
 import json
 import subprocess
@@ -48,40 +48,40 @@ def run(capsys, *words):
 
 
 def test_a_session_replays_and_runs_no_tool(session, capsys, tmp_path):
-    code, out, _ = run(capsys, "replay", session)
+    code, out, _ = run(capsys, "session", "replay", session)
     assert (code, out) == (0, f"{session}: equal, 9 records, 2 model calls, 1 tool run, done\n")
-    code, out, _ = run(capsys, "replay", session, "--json", "--until", "5")
+    code, out, _ = run(capsys, "session", "replay", session, "--json", "--until", "5")
     report = json.loads(out)
     assert (code, report["is_equal"], report["records"]) == (0, True, 5)
     assert (tmp_path / "refunds.txt").read_text() == "4411\n"
 
 
 def test_the_agent_file_that_ran_it_makes_no_difference(session, capsys):
-    assert run(capsys, "replay", session, "-a", "agent.toml")[0] == 0
-    assert run(capsys, "replay", session, "--tools", "tools.py")[0] == 0
-    assert run(capsys, "replay", session, "-i", PROMPT)[0] == 0
+    assert run(capsys, "session", "replay", session, "-a", "agent.toml")[0] == 0
+    assert run(capsys, "session", "replay", session, "--tools", "tools.py")[0] == 0
+    assert run(capsys, "session", "replay", session, "-i", PROMPT)[0] == 0
 
 
 def test_a_changed_word_is_named(session, capsys, tmp_path):
     write_agent(tmp_path, PROMPT.replace("brief", "terse"))
     for words in (["-a", "agent.toml"], ["-i", PROMPT.replace("brief", "terse")]):
-        code, out, _ = run(capsys, "replay", session, *words, "--diff")
+        code, out, _ = run(capsys, "session", "replay", session, *words, "--diff")
         assert code == 1
         assert "the request of record 3 differs: instructions" in out
         assert "after 'a clerk. Be': 'brief' became 'terse'" in out
         assert '-   "text": "You are a clerk. Be brief and kind."' in out
-    code, out, _ = run(capsys, "replay", session, "-m", "sim:openai/gpt-6.1-sol", "--json")
+    code, out, _ = run(capsys, "session", "replay", session, "-m", "sim:openai/gpt-6.1-sol", "--json")
     assert (code, json.loads(out)["divergence"]["request"]["layer"]) == (1, "model")
 
 
 def test_a_what_if_goes_on_live_in_a_fork(session, capsys, tmp_path):
     before = run(capsys, "show", session, "--json")[1]
     words = ["-m", "sim:openai/gpt-6.1-sol", "--tools", "tools.py", "--yes", "--continue", "--as", "other"]
-    code, out, err = run(capsys, "replay", session, *words)
+    code, out, err = run(capsys, "session", "replay", session, *words)
     assert (code, out) == (0, "done\n"), err
     assert "other starts after record 2" in err
     assert run(capsys, "show", session, "--json")[1] == before
-    assert run(capsys, "replay", "other")[0] == 0
+    assert run(capsys, "session", "replay", "other")[0] == 0
     # The request that differs is the first one, so the model asked for the refund again.
     assert (tmp_path / "refunds.txt").read_text() == "4411\n4411\n"
 
@@ -94,7 +94,7 @@ def test_wrong_options_are_refused_in_one_line(session, capsys):
         (["--as-test", "x.txt"], "ends in .py"),
         (["--until", "m99"], "m99"),
     ):
-        code, _, err = run(capsys, "replay", session, *words)
+        code, _, err = run(capsys, "session", "replay", session, *words)
         assert code == 2
         assert told in err
         assert err.count("\n") == 1
@@ -114,10 +114,14 @@ def run_tests(folder, **variables):
 
 @pytest.mark.slow
 def test_a_log_becomes_a_regression_test(session, capsys, tmp_path):
-    code, out, _ = run(capsys, "replay", session, "-a", "agent.toml", "--as-test", "tests/test_refund.py")
+    code, out, _ = run(
+        capsys, "session", "replay", session, "-a", "agent.toml", "--as-test", "tests/test_refund.py"
+    )
     assert code == 0
     assert "tests/test_refund.py" in out
-    assert run(capsys, "replay", session, "--as-test", "tests/test_refund.py")[0] == 2  # never overwritten
+    assert (
+        run(capsys, "session", "replay", session, "--as-test", "tests/test_refund.py")[0] == 2
+    )  # never overwritten
     (tmp_path / "conftest.py").write_text("")
     passed = run_tests(tmp_path)
     assert passed.returncode == 0, passed.stdout
@@ -128,6 +132,8 @@ def test_a_log_becomes_a_regression_test(session, capsys, tmp_path):
     assert "BRIDLE_UPDATE_REPLAY=1" in failed.stdout
     assert run_tests(tmp_path, BRIDLE_UPDATE_REPLAY="1").returncode == 0
     assert run_tests(tmp_path).returncode == 0
-    code, _, err = run(capsys, "replay", session, "-a", "agent.toml", "--as-test", "tests/test_other.py")
+    code, _, err = run(
+        capsys, "session", "replay", session, "-a", "agent.toml", "--as-test", "tests/test_other.py"
+    )
     assert code == 2
     assert "does not replay" in err

@@ -1,4 +1,4 @@
-"""`bridle tail`: the events of a run in another process, as they are recorded."""
+"""`bridle session tail`: the events of a run in another process, as they are recorded."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ class Gate:
 
 async def start_tail(path, *words):
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bridle.cli.main", "tail", "s", "--store", path, *words,
+        sys.executable, "-m", "bridle.cli.main", "session", "tail", "s", "--store", path, *words,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
 
@@ -112,20 +112,20 @@ def ended(tmp_path):
 
 
 def test_a_session_that_has_ended_is_printed_and_left(ended, capsys):
-    assert main(["tail", "s", "--store", ended]) == 0
+    assert main(["session", "tail", "s", "--store", ended]) == 0
     shown = capsys.readouterr().out
     assert "you  !say second" in shown
     assert "!say first" not in shown
-    assert main(["tail", "s", "--json", "--since", "5", "--store", ended]) == 0
+    assert main(["session", "tail", "s", "--json", "--since", "5", "--store", ended]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[0])["seq"] == 6
 
 
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["tail", "other"], "no session 'other' in this log; `bridle sessions` lists them"),
-        (["tail", "s", "--since", "-1"], "--since"),
-        (["tail", "s", "--tenant", "acme"], "tenant"),
+        (["session", "tail", "other"], "no session 'other' in this log; `bridle sessions` lists them"),
+        (["session", "tail", "s", "--since", "-1"], "--since"),
+        (["session", "tail", "s", "--tenant", "acme"], "tenant"),
     ],
     ids=["unknown", "negative", "tenant"],
 )
@@ -142,7 +142,9 @@ def test_wrong_input_is_one_line(ended, capsys, words, text):
 
 def test_ctrl_c_ends_the_command_and_says_nothing_of_python(ended, tmp_path):
     env = {**os.environ, "TERM": "xterm"}
-    with open_terminal("tail", "s", "--follow", "--store", ended, cwd=tmp_path, env=env) as terminal:
+    with open_terminal(
+        "session", "tail", "s", "--follow", "--store", ended, cwd=tmp_path, env=env
+    ) as terminal:
         terminal.wait_for("Ctrl-C ends the command")
         terminal.type("\x03")
         assert terminal.wait_for_end() == 130

@@ -1,4 +1,4 @@
-"""bridle verify, gc, backup and export, as a person and as a program use them."""
+"""bridle store verify, gc, backup and export, as a person and as a program use them."""
 
 import asyncio
 import json
@@ -90,7 +90,7 @@ def list_names(path):
 def test_gc_removes_what_is_old_and_free_and_nothing_else(any_log, capsys):
     asyncio.run(write_sessions(any_log))
     everything = {"finished", "parent", "family", "waiting", "child", "new-fork", "new"}
-    code, planned = run(capsys, "gc", "--older-than", "90d")
+    code, planned = run(capsys, "store", "gc", "--older-than", "90d")
     assert (code, planned["dry_run"], sessions(planned["removed"])) == (
         0,
         True,
@@ -101,28 +101,32 @@ def test_gc_removes_what_is_old_and_free_and_nothing_else(any_log, capsys):
         "parent": "it shares records with new-fork",
     }
     assert list_names(any_log) == everything, "a dry run removed something"
-    code, done = run(capsys, "gc", "--older-than", "90d", "--yes")
+    code, done = run(capsys, "store", "gc", "--older-than", "90d", "--yes")
     assert (code, done["removed"], done["kept"]) == (0, planned["removed"], planned["kept"])
     assert done["blobs"] == 1, "equal long answers are one blob, which `parent` still uses"
     assert list_names(any_log) == everything - {"finished", "family", "child"}
-    assert run(capsys, "verify")[0] == 0
+    assert run(capsys, "store", "verify")[0] == 0
     rows = change_rows(any_log, "SELECT uid, seq, reason FROM removals ORDER BY uid").splitlines()
-    assert rows == [f"{name}|5|bridle gc --older-than 90d" for name in ("child", "family", "finished")]
+    assert rows == [f"{name}|5|bridle store gc --older-than 90d" for name in ("child", "family", "finished")]
 
 
 def test_gc_makes_the_file_smaller(log, capsys):
     asyncio.run(write_sessions(log))
     size = log.stat().st_size
-    run(capsys, "gc", "--older-than", "90d", "--yes")
+    run(capsys, "store", "gc", "--older-than", "90d", "--yes")
     assert log.stat().st_size < size
 
 
 def test_verify_checks_the_tables_as_a_whole(any_log, capsys):
     asyncio.run(write_sessions(any_log))
-    assert run(capsys, "verify")[1]["problems"] == []
+    assert run(capsys, "store", "verify")[1]["problems"] == []
     change_rows(any_log, "UPDATE sessions SET seq = seq - 1 WHERE uid = 'new'")
     change_rows(any_log, "UPDATE blobs SET hash = 'f00d' WHERE length(bytes) < 100")
-    texts = [problem["text"] for problem in run(capsys, "verify")[1]["problems"] if problem["kind"] == "file"]
+    texts = [
+        problem["text"]
+        for problem in run(capsys, "store", "verify")[1]["problems"]
+        if problem["kind"] == "file"
+    ]
     assert any(text.startswith("session 'new' has a record 5 outside of its log of 4") for text in texts)
     assert "blob f00d is not what was written" in texts
 
@@ -139,7 +143,7 @@ def test_a_removed_session_is_gone_and_its_name_is_free(any_log, capsys):
         await store.close()
 
     asyncio.run(write_again())
-    assert run(capsys, "verify")[0] == 0
+    assert run(capsys, "store", "verify")[0] == 0
 
 
 def test_gc_removes_a_control_log_only_with_its_session(log, capsys):
@@ -153,11 +157,11 @@ def test_gc_removes_a_control_log_only_with_its_session(log, capsys):
 
     asyncio.run(request())
     before = list_names(log)
-    _, planned = run(capsys, "gc", "--older-than", "90d")
+    _, planned = run(capsys, "store", "gc", "--older-than", "90d")
     assert not {"control:finished", "control:waiting"} & sessions(planned["removed"])
-    run(capsys, "gc", "--older-than", "90d", "--yes")
+    run(capsys, "store", "gc", "--older-than", "90d", "--yes")
     assert before - list_names(log) == {"finished", "family", "child", "control:finished"}
-    assert run(capsys, "verify")[0] == 0
+    assert run(capsys, "store", "verify")[0] == 0
 
 
 def test_gc_removes_an_old_control_log_whose_session_is_gone(any_log, capsys):
@@ -174,16 +178,18 @@ def test_gc_removes_an_old_control_log_whose_session_is_gone(any_log, capsys):
         await store.close()
 
     asyncio.run(write())
-    assert sessions(run(capsys, "gc", "--older-than", "90d")[1]["removed"]) == {control_log_name("gone")}
+    assert sessions(run(capsys, "store", "gc", "--older-than", "90d")[1]["removed"]) == {
+        control_log_name("gone")
+    }
     store = open_store(any_log)
     with hold(store, "gone"):
-        (kept,) = run(capsys, "gc", "--older-than", "90d", "--yes")[1]["kept"]
+        (kept,) = run(capsys, "store", "gc", "--older-than", "90d", "--yes")[1]["kept"]
         assert kept["reason"] == "a run is using it"
     asyncio.run(store.close())
-    code, done = run(capsys, "gc", "--older-than", "90d", "--yes")
+    code, done = run(capsys, "store", "gc", "--older-than", "90d", "--yes")
     assert (code, sessions(done["removed"])) == (0, {control_log_name("gone")})
     assert list_names(any_log) == {"alive", control_log_name("alive"), control_log_name("expected")}
-    assert run(capsys, "verify")[0] == 0
+    assert run(capsys, "store", "verify")[0] == 0
 
 
 def test_a_copy_is_durable_with_its_name(log, tmp_path, capsys, monkeypatch):
@@ -198,7 +204,7 @@ def test_a_copy_is_durable_with_its_name(log, tmp_path, capsys, monkeypatch):
         synced.append((Path(f"/proc/self/fd/{descriptor}").resolve(), target.exists()))
 
     monkeypatch.setattr(os, "fsync", watch)
-    assert run(capsys, "backup", str(target))[0] == 0
+    assert run(capsys, "store", "backup", str(target))[0] == 0
     (written, existed), entered = synced[:2]
     assert written.parent == folder and written.name.startswith(".copy.db.") and not existed
     assert entered == (folder, True)
@@ -207,12 +213,12 @@ def test_a_copy_is_durable_with_its_name(log, tmp_path, capsys, monkeypatch):
 def test_an_export_that_fails_leaves_no_file(log, tmp_path, capsys):
     asyncio.run(write_sessions(log))
     target = tmp_path / "session.jsonl"
-    assert main(["export", "no-such-session", "-o", str(target)]) != 0
+    assert main(["session", "export", "no-such-session", "-o", str(target)]) != 0
     assert not target.exists()
-    assert main(["export", "finished", "-o", str(target)]) == 0
+    assert main(["session", "export", "finished", "-o", str(target)]) == 0
     assert target.stat().st_mode & 0o777 == 0o600
     data = target.read_bytes()
-    assert main(["export", "finished", "-o", str(target)]) == 2
+    assert main(["session", "export", "finished", "-o", str(target)]) == 2
     assert "exists; choose another file" in capsys.readouterr().err
     assert target.read_bytes() == data
 
@@ -220,11 +226,11 @@ def test_an_export_that_fails_leaves_no_file(log, tmp_path, capsys):
 def test_gc_keeps_a_session_that_a_run_uses_and_skips_blobs_meanwhile(any_log, capsys):
     asyncio.run(write_sessions(any_log))
     with hold(open_store(any_log), "finished"):
-        _, done = run(capsys, "gc", "--older-than", "90d", "--yes")
+        _, done = run(capsys, "store", "gc", "--older-than", "90d", "--yes")
     reasons = {row["session"]: row["reason"] for row in done["kept"]}
     assert reasons["finished"] == "a run is using it"
     assert "in use" in done["blobs_skipped"] and done["blobs"] == 0
-    assert run(capsys, "gc", "--yes")[1]["blobs"] == 1
+    assert run(capsys, "store", "gc", "--yes")[1]["blobs"] == 1
 
 
 def test_gc_keeps_the_inner_session_of_an_unfinished_run(log):
@@ -252,43 +258,43 @@ def test_gc_keeps_the_inner_session_of_an_unfinished_run(log):
 
 def test_the_retention_variable_is_the_default(log, capsys, monkeypatch):
     asyncio.run(write_sessions(log))
-    assert run(capsys, "gc")[1]["removed"] == []
+    assert run(capsys, "store", "gc")[1]["removed"] == []
     monkeypatch.setenv("BRIDLE_RETENTION", "90d")
-    assert len(run(capsys, "gc")[1]["removed"]) == 3
+    assert len(run(capsys, "store", "gc")[1]["removed"]) == 3
     monkeypatch.setenv("BRIDLE_RETENTION", "often")
-    assert main(["gc"]) == 2
+    assert main(["store", "gc"]) == 2
     assert "BRIDLE_RETENTION" in capsys.readouterr().err
 
 
 def test_gc_is_anchored(log, capsys, monkeypatch):
     monkeypatch.setenv("BRIDLE_ANCHORS", "anchors")
     asyncio.run(write_sessions(log))
-    run(capsys, "gc", "--older-than", "90d", "--yes")
-    code, report = run(capsys, "verify")
+    run(capsys, "store", "gc", "--older-than", "90d", "--yes")
+    code, report = run(capsys, "store", "verify")
     assert (code, report["intact"]) == (0, True)
     with closing(sqlite3.connect(log)) as db:
         for table in ("events", "origins", "sessions"):
             db.execute(f"DELETE FROM {table} WHERE sid = (SELECT sid FROM sessions WHERE uid = 'new')")
         db.commit()
-    code, report = run(capsys, "verify")
+    code, report = run(capsys, "store", "verify")
     assert (code, [problem["kind"] for problem in report["problems"]].count("anchor")) == (1, 1)
 
 
 def test_verify_names_the_session_and_the_record(log, capsys):
     asyncio.run(write_sessions(log))
-    assert main(["verify"]) == 0
+    assert main(["store", "verify"]) == 0
     assert capsys.readouterr().out.startswith("intact: 7 sessions")
     with closing(sqlite3.connect(log)) as db:
         db.execute("UPDATE events SET data = replace(data, 'Done', 'Gone') WHERE data LIKE '%Done%'")
         db.commit()
-    code, report = run(capsys, "verify", "new")
+    code, report = run(capsys, "store", "verify", "new")
     assert (code, report["intact"]) == (1, False)
     [problem] = report["problems"]
     assert (problem["kind"], problem["session"], problem["seq"]) == ("record", "new", 4)
-    assert main(["verify"]) == 1
+    assert main(["store", "verify"]) == 1
     shown = capsys.readouterr().out
     assert "✗ new: " in shown and "2 problems: 7 sessions" in shown
-    assert main(["verify", "absent"]) == 2
+    assert main(["store", "verify", "absent"]) == 2
 
 
 def test_a_backup_while_a_run_writes_is_a_whole_log(log, capsys):
@@ -312,17 +318,17 @@ def test_a_backup_while_a_run_writes_is_a_whole_log(log, capsys):
         for number in range(3):
             for _ in range(5):
                 before = int(child.stdout.readline())
-            code, report = run(capsys, "backup", f"copy{number}.db")
+            code, report = run(capsys, "store", "backup", f"copy{number}.db")
             assert (code, report["sessions"]) == (0, 1)
             assert report["records"] >= before
-            assert main(["verify", "--store", f"copy{number}.db"]) == 0
+            assert main(["store", "verify", "--store", f"copy{number}.db"]) == 0
             capsys.readouterr()
     finally:
         child.kill()
         child.communicate()
-    assert main(["backup", "copy0.db"]) == 2
+    assert main(["store", "backup", "copy0.db"]) == 2
     assert "exists" in capsys.readouterr().err
-    assert main(["backup", "no/folder/copy.db"]) == 2
+    assert main(["store", "backup", "no/folder/copy.db"]) == 2
     assert "cannot be written" in capsys.readouterr().err
     assert not [*Path().glob("**/*.partial")]
     assert (Path("copy0.db").stat().st_mode & 0o777) == 0o600
@@ -332,7 +338,7 @@ def test_a_backup_of_a_database_is_left_to_its_tools(postgres, capsys):
     """The line that is printed is one that works."""
     url = postgres.new_url()
     asyncio.run(write_sessions(url))
-    assert main(["backup", "a copy", "--store", url]) == 2
+    assert main(["store", "backup", "a copy", "--store", url]) == 2
     told = capsys.readouterr().err
     assert told.count("\n") == 1 and "secret" not in told
     words = shlex.split(told.partition("tools copy: ")[2])
@@ -363,10 +369,10 @@ def test_a_snapshot_is_not_backed_up_and_a_damaged_one_stops_nothing(log, capsys
     rows = change_rows(str(log), "SELECT digest FROM snapshots")
     assert rows
     change_rows(str(log), f"UPDATE snapshots SET {damage}")
-    code, report = run(capsys, "verify", "s")
+    code, report = run(capsys, "store", "verify", "s")
     assert (code, report["intact"]) == (0, True)
     assert len(report["sessions"][0].get("notes", ())) == (damage != "seq = seq")
-    code, report = run(capsys, "backup", "copy.db")
+    code, report = run(capsys, "store", "backup", "copy.db")
     assert (code, report["sessions"]) == (0, 1)
     assert change_rows("copy.db", "SELECT count(*) FROM snapshots") == "0"
     assert rows.encode() not in Path("copy.db").read_bytes(), "the content of a removed row is in the file"
@@ -383,5 +389,5 @@ def test_a_log_that_is_damaged_is_not_backed_up_as_a_good_one(log, capsys):
     with closing(sqlite3.connect(log)) as db:
         db.execute("UPDATE events SET data = replace(data, 'one', 'two')")
         db.commit()
-    assert main(["backup", "copy.db"]) == 2
+    assert main(["store", "backup", "copy.db"]) == 2
     assert "has 1 problem, the first: " in capsys.readouterr().err

@@ -95,7 +95,9 @@ async def test_a_hook_that_changed_arguments_is_shown_with_the_tool_and_both_val
         ("pay", {"amount": 5}, {"amount": 3}),
     ]
     await store.close()
-    shown = (await asyncio.to_thread(bridle, "audit", "s", "--store", str(tmp_path / "log.db"))).out
+    shown = (
+        await asyncio.to_thread(bridle, "show", "s", "--as", "audit", "--store", str(tmp_path / "log.db"))
+    ).out
     assert "changed: amount: 7 → 5" in " ".join(shown.split())
 
 

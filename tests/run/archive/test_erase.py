@@ -214,7 +214,7 @@ def test_an_unfinished_run_stays_until_it_is_over(tmp_path, capsys):
     agent = Agent("sim:", store=path, tools=[pay], policy=ask)
     assert agent.run_sync('!call pay {"euros": 5}', "s", caller="ada").stop == "waiting"
     asyncio.run(agent.store.close())
-    given = ["erase", "--caller", "ada", "--store", str(path)]
+    given = ["store", "erase", "--caller", "ada", "--store", str(path)]
     assert main(given) == 1
     assert "s stays: it waits for an answer" in capsys.readouterr().err
     agent = Agent("sim:", store=path, tools=[pay], policy=ask)
@@ -387,12 +387,12 @@ def test_the_command_redacts_a_note(tmp_path, capsys):
     whose = ["--tenant", "acme", "--caller", "ada"]
     assert main(["memory", "add", HEALTH, *whose, *store]) == 0
     why = ["--reason", "request 17", "--by", "ann"]
-    assert main(["redact", "--note", "c1", *whose, *why, *store]) == 0
+    assert main(["session", "redact", "--note", "c1", *whose, *why, *store]) == 0
     assert "removed the text of note c1" in capsys.readouterr().out
     assert HEALTH.encode() not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
     for wrong in (["--note", "c1", "--record", "1"], ["--caller", "ada"], []):
-        assert main(["redact", *wrong, *why, *store]) == 2
-    assert main(["verify", *store]) == 0
+        assert main(["session", "redact", *wrong, *why, *store]) == 2
+    assert main(["store", "verify", *store]) == 0
 
 
 # --- the command -------------------------------------------------------------------------------------------
@@ -406,7 +406,7 @@ def test_the_command_reports_what_it_removed(tmp_path, capsys):
     agent.run_sync("!say hello", "b", caller="bob")
     agent.run_sync(f"!say {HEALTH}", "b", caller="ada")
     asyncio.run(agent.store.close())
-    given = ["erase", "--caller", "ada", "--store", str(path)]
+    given = ["store", "erase", "--caller", "ada", "--store", str(path)]
     assert main([*given, "--dry-run"]) == 0
     assert "would remove session a" in (shown := capsys.readouterr().out), shown
     assert "would remove of caller 'ada': 1 session, 1 note\n" in shown
@@ -415,7 +415,7 @@ def test_the_command_reports_what_it_removed(tmp_path, capsys):
     report = json.loads(capsys.readouterr().out)
     assert (report["removed_sessions"], report["notes"], report["by"]) == (["a"], 1, "ann")
     assert HEALTH.encode() not in b"".join(each.read_bytes() for each in tmp_path.iterdir())
-    assert main(["verify", "--store", str(path)]) == 0
+    assert main(["store", "verify", "--store", str(path)]) == 0
     assert re.search(r"request 17", capsys.readouterr().out)
 
 

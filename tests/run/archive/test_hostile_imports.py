@@ -101,7 +101,7 @@ def test_a_changed_export_is_refused_or_read(lines):
 def test_the_command_refuses_it_without_a_traceback(lines, line, place, tmp_path):
     file = tmp_path / "export.jsonl"
     file.write_bytes(b"\n".join([*[each.strip() for each in lines[:place]], line, *lines[place + 1 :]]))
-    done = bridle("import", str(file), "--store", str(tmp_path / "log.db"))
+    done = bridle("session", "import", str(file), "--store", str(tmp_path / "log.db"))
     assert done.code != 0 and "Traceback" not in done.err, done.err
 
 

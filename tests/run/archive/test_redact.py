@@ -530,16 +530,25 @@ def quote(text):
 def test_the_command_redacts_shows_and_continues(shared_log, tmp_path):
     log = shared_log
     session = json.loads(bridle("run", f"!say card {SECRET}", "--json", "--store", log).out)["session"]
-    wrong = bridle("redact", session, "--reason", "r", "--by", "b", BRIDLE_STORE=log)
+    wrong = bridle("session", "redact", session, "--reason", "r", "--by", "b", BRIDLE_STORE=log)
     assert (wrong.code, "name what to remove" in wrong.err) == (2, True)
     for seq in ("2", "4"):
         done = bridle(
-            "redact", session, "--record", seq, "--reason", "\x1b[31mred", "--by", "ann", BRIDLE_STORE=log
+            "session",
+            "redact",
+            session,
+            "--record",
+            seq,
+            "--reason",
+            "\x1b[31mred",
+            "--by",
+            "ann",
+            BRIDLE_STORE=log,
         )
         assert done.code == 0, done.err
     assert done.out.startswith(f"removed all content of record 4 in {session}\n  its SHA-256 was ")
-    for command in ("show", "log", "audit"):
-        shown = bridle(command, session, BRIDLE_STORE=log)
+    for view in ("transcript", "log", "audit"):
+        shown = bridle("show", session, "--as", view, BRIDLE_STORE=log)
         assert shown.code == 0, shown.err
         assert SECRET not in shown.out + shown.err
         assert "\x1b" not in shown.out

@@ -130,7 +130,9 @@ async def test_an_export_of_another_version_is_refused_in_one_line_and_added_mem
         await import_session(MemoryStore(), [newer, *lines])
     for version in (b"0", b"-1", b'"1.0"', b"null", b"1.5", b"[1]"):
         unknown = header.replace(b'"version":1', b'"version":' + version)
-        with pytest.raises(Corrupt, match="not an exported session; write one with `bridle export SESSION`"):
+        with pytest.raises(
+            Corrupt, match="not an exported session; write one with `bridle session export SESSION`"
+        ):
             await import_session(MemoryStore(), [unknown, *lines])
     added = header.replace(b'"version":1', b'"version":1,"added":[1]')
     imported = await import_session(MemoryStore(), [added, b'{"note":"a line of a later version"}\n', *lines])
@@ -260,19 +262,21 @@ async def test_a_session_that_other_runs_use_too_is_not_exported_with_one_of_the
 def test_the_commands_move_a_session_between_stores(shared_log, tmp_path):
     log = shared_log
     session = json.loads(bridle("run", "!say hello", "--json", "--store", log).out)["session"]
-    written = bridle("export", session, "-o", "out.jsonl", cwd=tmp_path, BRIDLE_STORE=log)
+    written = bridle("session", "export", session, "-o", "out.jsonl", cwd=tmp_path, BRIDLE_STORE=log)
     assert (written.code, written.out) == (0, ""), written.err
-    again = bridle("export", session, "-o", "out.jsonl", cwd=tmp_path, BRIDLE_STORE=log)
+    again = bridle("session", "export", session, "-o", "out.jsonl", cwd=tmp_path, BRIDLE_STORE=log)
     assert again.code == 2
     assert "exists; choose another file" in again.err
     other = str(tmp_path / "other.db")
-    read = bridle("import", "out.jsonl", cwd=tmp_path, BRIDLE_STORE=other)
+    read = bridle("session", "import", "out.jsonl", cwd=tmp_path, BRIDLE_STORE=other)
     assert (read.code, read.out) == (
         0,
         f"{session}: {read.out.split()[1]} records verified and imported\n",
     ), read.err
-    assert bridle("export", session, BRIDLE_STORE=other).out == (tmp_path / "out.jsonl").read_text()
-    twice = bridle("import", "out.jsonl", cwd=tmp_path, BRIDLE_STORE=other)
+    assert (
+        bridle("session", "export", session, BRIDLE_STORE=other).out == (tmp_path / "out.jsonl").read_text()
+    )
+    twice = bridle("session", "import", "out.jsonl", cwd=tmp_path, BRIDLE_STORE=other)
     assert (twice.code, twice.err.count("\n")) == (2, 1)
 
 

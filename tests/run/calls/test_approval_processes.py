@@ -103,7 +103,7 @@ def ask(home, where):
 @pytest.mark.parametrize("where", ["library", "terminal", "policy"])
 def test_an_answer_counts_when_the_run_goes_on_in_a_pipe(any_home, where, answer):
     session, question = ask(any_home, where)
-    assert bridle(answer, question).code == 0
+    assert bridle("approvals", answer, question).code == 0
     done = bridle("resume", session, "--tools", str(any_home / "paying.py"))
     assert (done.code, done.out) == (0, "done\n"), done.err
     assert read_payments(any_home) == (["7"] if answer == "approve" else [])
@@ -111,7 +111,7 @@ def test_an_answer_counts_when_the_run_goes_on_in_a_pipe(any_home, where, answer
 
 def test_an_answer_given_on_the_command_line_counts_in_the_library(home):
     session, question = ask(home, "terminal")
-    assert bridle("reject", question).code == 0
+    assert bridle("approvals", "reject", question).code == 0
     resume = f"import asyncio; print(asyncio.run(agent.resume({session!r})).text)"
     assert library(home, resume) == "done\n"
     assert read_payments(home) == []
@@ -122,7 +122,7 @@ def test_a_question_stays_open_when_a_pipe_comes_by_before_the_answer(home):
     early = bridle("resume", session, "--tools", str(home / "paying.py"))
     assert (early.code, "waiting for an answer about pay" in early.err) == (1, True), early.err
     assert waiting_session() == (session, question)
-    assert bridle("approve", question).code == 0
+    assert bridle("approvals", "approve", question).code == 0
     assert bridle("resume", session, "--tools", str(home / "paying.py")).out == "done\n"
     assert read_payments(home) == ["7"]
 

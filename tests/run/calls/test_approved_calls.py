@@ -53,7 +53,7 @@ async def test_prompt_does_not_drop_an_approved_call(desk, queue):
     before = await desk.store.read("s")
     with pytest.raises(ApprovedCallWaits) as refused:
         await desk.agent().run("Never mind.", session="s", queue=queue)
-    for part in (f"refund ({question.call_id}", "bridle resume s", f"bridle reject {question.id}"):
+    for part in (f"refund ({question.call_id}", "bridle resume s", f"bridle approvals reject {question.id}"):
         assert part in str(refused.value)
     assert await desk.store.read("s") == before
     assert (await desk.agent().resume("s")).text == "settled"

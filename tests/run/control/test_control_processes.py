@@ -138,7 +138,7 @@ async def test_an_approval_from_another_process_is_taken_at_once(home, start, sh
     assert "the run of session s continues" in done.out
     assert finish(process)["text"] == "done"
     assert (home / "paid").read_text() == "5 "
-    report = json.loads(bridle("audit", "s", "--json").out)
+    report = json.loads(bridle("show", "--as", "audit", "s", "--json").out)
     (approved,) = [entry for entry in report["entries"] if entry["kind"] == "approved"]
     assert (approved["by"], json.loads(approved["edited_arguments"])) == ("ann", {"amount": 5})
 
@@ -286,7 +286,7 @@ async def test_a_session_that_no_process_runs_is_named_as_such(home, start, shar
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     for act in ("cancel", "pause"):
-        done = await asyncio.to_thread(bridle, act, "s")
+        done = await asyncio.to_thread(bridle, "session", act, "s")
         assert done.code == 2
         assert "no process runs session 's'" in done.err
         assert "bridle resume s" in done.err
@@ -355,7 +355,7 @@ async def test_a_request_that_a_dying_process_left_is_taken_by_the_next_resume(h
     await wait_for_start(home)
     os.kill(process.pid, signal.SIGSTOP)
     store = open_store(shared_log)
-    steering = asyncio.create_task(asyncio.to_thread(bridle, "steer", "s", "!say steered"))
+    steering = asyncio.create_task(asyncio.to_thread(bridle, "session", "steer", "s", "!say steered"))
 
     async def is_sent():
         return await store.read(control_log_name("s"))
@@ -434,7 +434,9 @@ async def test_a_stopped_process_loses_the_session_to_a_takeover(home, start, sh
     records = await store.read("s")
     assert [event.message for event in events_of(records, Steered)] == ["!say done"]
     assert [event.stop for event in events_of(records, RunEnded)] == ["done"]
-    kinds = [entry["kind"] for entry in json.loads(bridle("audit", "s", "--json").out)["entries"]]
+    kinds = [
+        entry["kind"] for entry in json.loads(bridle("show", "--as", "audit", "s", "--json").out)["entries"]
+    ]
     assert "taken over" in kinds
     await store.close()
 
@@ -470,7 +472,7 @@ async def test_a_takeover_includes_the_runs_inside_tools(home, start, shared_log
 async def test_the_examples_of_the_help_work(home, start, shared_log):
     store = open_store(shared_log)
     for name in ("steer", "pause", "cancel"):
-        for line, _ in load_help().examples[name]:
+        for line, _ in load_help().examples[f"session {name}"]:
             (home / "go.started").unlink(missing_ok=True)
             process = start(BLOCKED, f"{name}")
             await wait_for_start(home)

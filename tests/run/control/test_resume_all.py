@@ -89,7 +89,7 @@ def test_crashed_runs_are_continued_answers_are_honoured_and_the_rest_is_reporte
     assert {name: each["status"] for name, each in resume_all()[1].items()} == statuses
     assert bridle("sessions", "--json").out == before
     questions = {each["session"]: each["id"] for each in json.loads(bridle("approvals", "--json").out)}
-    assert bridle("approve", questions["asked"], "--by", "ann").code == 0
+    assert bridle("approvals", "approve", questions["asked"], "--by", "ann").code == 0
     code, found, err = resume_all()
     assert (code, found["asked"]["status"]) == (0, "done"), err
     assert (home / "paid").read_text() == "7 "
@@ -174,8 +174,8 @@ def test_a_run_on_the_command_line_waits_for_an_answer_from_elsewhere(home):
     with start_bridle("run", PAYING, "--tools", "tools.py", "--wait", cwd=home) as live:
         while not (asked := json.loads(bridle("approvals", "--json").out or "[]")):
             assert live.poll() is None
-        assert bridle("approve", asked[0]["id"]).code == 0
+        assert bridle("approvals", "approve", asked[0]["id"]).code == 0
         out, err = live.communicate(timeout=PATIENCE_SECONDS)
     assert (live.returncode, out) == (0, "done\n"), err
-    assert f"waiting; in another terminal: bridle approve {asked[0]['id']}" in err
+    assert f"waiting; in another terminal: bridle approvals approve {asked[0]['id']}" in err
     assert (home / "paid").read_text() == "7 "

@@ -99,7 +99,7 @@ def test_notes_of_a_model_for_a_tenant_are_withheld_from_callers(capsys, tmp_pat
     agent.run_sync("!say hello", tenant="acme")
     assert HEALTH in wire.take()
     asyncio.run(agent.store.close())
-    assert main(["tail", "s", "--since", "0", "--store", str(path)]) == 0
+    assert main(["session", "tail", "s", "--since", "0", "--store", str(path)]) == 0
     assert "0 notes for the caller bob" in (shown := capsys.readouterr().out), shown
     assert "1 of the tenant not shown to a caller" in shown
 

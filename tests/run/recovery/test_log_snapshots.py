@@ -396,7 +396,7 @@ def test_a_forged_snapshot_is_found_by_verify(shared_log):
             assert "gives another state" in found.problems[0].text
 
     asyncio.run(main())
-    done = bridle("verify", "it's", "--store", shared_log)
+    done = bridle("store", "verify", "it's", "--store", shared_log)
     assert done.code == 1
     # The statement works as it is, and for this session alone.
     statement = done.out.splitlines()[0].partition("SQL statement: ")[2]
@@ -405,7 +405,7 @@ def test_a_forged_snapshot_is_found_by_verify(shared_log):
     else:
         change_rows(shared_log, statement)
     assert change_rows(shared_log, "SELECT uid FROM snapshots JOIN sessions USING (sid)") == "other"
-    assert bridle("verify", "it's", "--store", shared_log).code == 0
+    assert bridle("store", "verify", "it's", "--store", shared_log).code == 0
 
 
 def test_a_fork_has_snapshots_of_its_own(shared_log):

@@ -136,9 +136,11 @@ def test_a_broken_chain_names_the_record_and_a_fork_goes_on(log, tmp_path, capsy
     path = tmp_path / "log.db"
     asyncio.run(write(path, "s", log).close())
     change(path, "UPDATE events SET data = replace(data, 'paid 5', 'paid 9') WHERE seq = 6")
-    with pytest.raises(Corrupt, match=r"record 6 .*continue from record 5 with: bridle fork s --last-good"):
+    with pytest.raises(
+        Corrupt, match=r"record 6 .*continue from record 5 with: bridle session fork s --last-good"
+    ):
         speak(path)
-    assert command(["fork", "s", "--last-good", "--as", "t", "--store", str(path), "--json"]) == 0
+    assert command(["session", "fork", "s", "--last-good", "--as", "t", "--store", str(path), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["session"], told["at"]) == ("t", 5)
     assert "record 6" in told["cut_reason"]

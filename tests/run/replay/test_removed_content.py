@@ -130,16 +130,20 @@ async def test_a_fork_of_a_redacted_session_replays():
     assert report.unchecked
 
 
-@pytest.mark.parametrize("command", [["export", "s", "--as-test"], ["replay", "s", "--as-test"]])
+@pytest.mark.parametrize(
+    "command", [["session", "export", "s", "--as-test"], ["session", "replay", "s", "--as-test"]]
+)
 def test_the_commands_say_it_and_make_a_test_that_passes(tmp_path, monkeypatch, command):
     monkeypatch.setenv("BRIDLE_STORE", str(tmp_path / "log.db"))
     monkeypatch.chdir(tmp_path)
     agent = make_agent(open_store(tmp_path / "log.db"))
     agent.run_sync(PAYING, "s")
-    assert bridle("redact", "s", "--record", "2", "--reason", "erasure 17", "--by", "ann").code == 0
-    shown = bridle("replay", "s")
+    assert (
+        bridle("session", "redact", "s", "--record", "2", "--reason", "erasure 17", "--by", "ann").code == 0
+    )
+    shown = bridle("session", "replay", "s")
     assert (shown.code, "not checked: record 3 follows removed content" in shown.out) == (0, True)
-    listed = bridle("raw", "s")
+    listed = bridle("show", "--as", "raw", "s")
     assert listed.code == 1
     assert describe_unchecked(3) in listed.out
     made = bridle(*command, "test_log.py")

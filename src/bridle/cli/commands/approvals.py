@@ -1,8 +1,8 @@
 """List tool calls that need a person's approval, in all sessions or in one.
 
-Answer with `bridle approve ID` or `bridle reject ID`, then continue with `bridle resume SESSION`. Calls that are
-approved and have not started are listed after the questions, and with `--approved` alone: `bridle resume SESSION` runs
-them, and `bridle reject ID` drops them.
+Answer with `bridle approvals approve ID` or `bridle approvals reject ID`, then continue with `bridle resume SESSION`.
+Calls that are approved and have not started are listed after the questions, and with `--approved` alone:
+`bridle resume SESSION` runs them, and `bridle approvals reject ID` drops them.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def execute(options: argparse.Namespace) -> int:
         print_line(f"{item.id}  approved{by}{note}, not run yet: {format_call(item)}")
         print_line(
             f"{INDENT}session {item.session}: run it with bridle resume {outer[item.session]}, or drop it with"
-            f" bridle reject {item.id}"
+            f" bridle approvals reject {item.id}"
         )
     return 0
 

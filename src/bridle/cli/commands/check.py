@@ -60,11 +60,6 @@ class CheckReport(Value, kw_only=True):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "what",
-        choices=["waiting"],
-        help="sessions that wait, were interrupted or paused, or have calls in doubt",
-    )
-    parser.add_argument(
         "-a", "--agent", action="append", default=[], metavar="FILE",
         help="Python file or module of agents (FILE.py, MODULE:NAME), or an agent file; may be repeated",
     )  # fmt: skip
@@ -95,7 +90,7 @@ def _print_report(report: CheckReport) -> None:
         for upgrade in each.asked_again if not each.obstacles else ():
             print_line(f"{each.session}: the call {upgrade.call_id} is asked about again: {upgrade.voids}")
     for session in report.unreadable:
-        print_line(f"{session}: its log is damaged; see: bridle verify {session}")
+        print_line(f"{session}: its log is damaged; see: bridle store verify {session}")
     if not report.is_complete:
         print_error(f"only the newest {SESSIONS_SEARCHED_MAX:,} sessions were looked at")
     print_line(

@@ -42,6 +42,8 @@ from bridle.values.record import Record
 from bridle.values.text import escape_text
 from bridle.values.usage import HOSTED_COUNTS, Usage
 
+from . import cache
+
 SIMULATED_PREFIX = "sim:"
 ALL_SESSIONS = 1_000_000_000
 NUMBERS_WIDTH = 50
@@ -123,7 +125,13 @@ class CostRow(msgspec.Struct):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_session_argument(parser, nargs="?", help_="only this session, call by call unless --by is given")
-    add("--by", choices=[*COST_GROUP_KEYS, BY_TOOL], help="group by (default: session)")
+    keys = [*COST_GROUP_KEYS, BY_TOOL]
+    add("--by", choices=keys, metavar="KEY", help=f"group by one of {', '.join(keys)} (default: session)")
+    add(
+        "--cache",
+        action="store_true",
+        help="show prompt-cache hits and misses instead, by session, agent, tenant or model",
+    )
     add(
         "--since",
         type=parse_time,
@@ -138,6 +146,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
+    if options.cache:
+        return _show_cache(options)
     if options.json and options.csv:
         raise MisuseError("--json and --csv cannot be combined")
     booked = [entry for entry in asyncio.run(_read_entries(options)) if entry.at >= options.since]
@@ -159,6 +169,15 @@ def execute(options: argparse.Namespace) -> int:
         if simulated := [entry.usd for entry in booked if entry.model.startswith(SIMULATED_PREFIX)]:
             print_line(_explain_simulated(simulated, is_all=len(simulated) == len(booked)))
     return 0
+
+
+def _show_cache(options: argparse.Namespace) -> int:
+    if options.csv or options.since or options.caller is not None:
+        raise MisuseError("--cache takes --by, --tenant and --json; not --csv, --since and --caller")
+    if options.by not in (None, *cache.CACHE_GROUP_KEYS):
+        keys = ", ".join(cache.CACHE_GROUP_KEYS)
+        raise MisuseError(f"--cache groups by one of: {keys}; not by {options.by}")
+    return cache.execute(options)
 
 
 def _explain_simulated(costs: Sequence[Decimal | None], *, is_all: bool) -> str:

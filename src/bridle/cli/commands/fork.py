@@ -1,6 +1,6 @@
 """Branch a new session from a message of another: to try again, roll back, use another model, or skip damaged records.
 
---at takes a message (m4) or a record (12); `bridle log SESSION` lists both. Without it, the fork shares all
+--at takes a message (m4) or a record (12); `bridle show SESSION --as log` lists both. Without it, the fork shares all
 records that pass their hash check. Nothing is copied or undone, and the old session does not change. Calls
 that were running stay with the old session: if the position is in the middle of calls that may change
 something, the fork starts after them.
@@ -60,7 +60,7 @@ def format_fork_place(made: Fork) -> Iterator[str]:
         yield f"  {made.parent} did this afterwards; the fork does not undo it:"
         for act in made.completed_actions:
             yield f"    {act.call_id} {act.tool}({shorten(act.arguments)}) {act.outcome}"
-        yield f"    to undo:  bridle compensate {quote(made.parent)}"
+        yield f"    to undo:  bridle session compensate {quote(made.parent)}"
 
 
 def _format_fork(made: Fork) -> Iterator[str]:
@@ -68,7 +68,7 @@ def _format_fork(made: Fork) -> Iterator[str]:
     yield from format_fork_place(made)
     yield f"  continue: bridle run --session {name} PROMPT"
     yield f"  or finish the current run: bridle resume {name}"
-    yield f"  compare:  bridle diff {quote(made.parent)} {name}"
+    yield f"  compare:  bridle session diff {quote(made.parent)} {name}"
 
 
 async def _fork_session(options: argparse.Namespace) -> Fork:

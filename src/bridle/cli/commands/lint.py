@@ -50,7 +50,9 @@ def execute(options: argparse.Namespace) -> int:
         _print_rules(as_json=options.json)
         return 0
     if not options.source:
-        raise MisuseError("give a file or folder, as in: bridle lint app.py; --rules lists the rules")
+        raise MisuseError(
+            "give a file or folder, as in: bridle check prompts app.py; --rules lists the rules"
+        )
     ignored = {_parse_rule(word) for word in options.ignore}
     files = [*_list_files(options.source)]
     library = ModuleIndex()
@@ -79,7 +81,7 @@ def execute(options: argparse.Namespace) -> int:
 def _parse_rule(word: str) -> str:
     name = find_rule_name(word)
     if not name:
-        raise MisuseError(f"unknown rule {word!r}; `bridle lint --rules` lists them")
+        raise MisuseError(f"unknown rule {word!r}; `bridle check prompts --rules` lists them")
     return name
 
 

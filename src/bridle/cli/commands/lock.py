@@ -1,9 +1,9 @@
-"""Record the tools and instructions of agents in a lock file, or check them against it.
+"""Compare the tools and instructions of agents with a lock file, or write them to it.
 
-`bridle lock app.py` takes every Agent at the top level of the file and writes its tools and instructions,
-with a hash, to bridle.lock; commit that file. Entries of other files do not change. `bridle lock app.py
---check` fails if the agents differ from their entries and shows the difference: a change of tools or
-instructions invalidates the cached prompts of all sessions.
+`bridle check lock app.py --write` takes every Agent at the top level of the file and writes its tools and instructions,
+with a hash, to bridle.lock; commit that file. Entries of other files do not change. `bridle check lock app.py` fails
+if the agents differ from their entries and shows the difference: a change of tools or instructions invalidates the
+cached prompts of all sessions.
 """
 
 import argparse
@@ -44,14 +44,14 @@ class LockFile(msgspec.Struct, frozen=True):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("source", nargs="+", metavar="FILE.py|module", help="file or module that creates the agents")
-    add("--check", action="store_true", help="write nothing; fail if anything differs from the lock file")
+    add("--write", action="store_true", help="write the lock file instead of comparing with it")
     add("--file", default=LOCK_FILE_DEFAULT, metavar="PATH", help=f"lock file (default: {LOCK_FILE_DEFAULT})")
 
 
 def execute(options: argparse.Namespace) -> int:
     found = _load_agents(options.source)
     path = Path(options.file)
-    if options.check:
+    if not options.write:
         return _check_lock(_select_entries(_read_lock(path).agents, options.source), found, path)
     before = _read_lock(path).agents if path.exists() else {}
     replaced = _select_entries(before, options.source)
@@ -99,17 +99,21 @@ def _read_lock(path: Path) -> LockFile:
     try:
         lock = msgspec.json.decode(read_at_most(path, LOCK_BYTES_MAX), type=LockFile)
     except FileNotFoundError:
-        raise MisuseError(f"there is no {path}; `bridle lock` without --check writes it") from None
+        raise MisuseError(f"there is no {path}; `bridle check lock FILE --write` writes it") from None
     except (OSError, msgspec.MsgspecError, ValueError) as error:
-        raise MisuseError(f"{path} cannot be read ({error}); write it again with `bridle lock`") from None
+        raise MisuseError(
+            f"{path} cannot be read ({error}); write it again with `bridle check lock FILE --write`"
+        ) from None
     if lock.version != LOCK_FILE_VERSION:
         raise MisuseError(
             f"{path} has version {lock.version}, this Bridle reads version {LOCK_FILE_VERSION}; upgrade Bridle, or"
-            " remove the file and write it again with `bridle lock`"
+            " remove the file and write it again with `bridle check lock FILE --write`"
         )
     for name, locked in lock.agents.items():
         if digest_lines(locked.lines) != locked.hash:
-            raise MisuseError(f"{path}: {name} was edited by hand; run `bridle lock` again")
+            raise MisuseError(
+                f"{path}: {name} was edited by hand; run `bridle check lock FILE --write` again"
+            )
     return lock
 
 
@@ -130,7 +134,7 @@ def _check_lock(agents: Mapping[str, LockedAgent], found: Mapping[str, LockedAge
     if changed:
         print_error(
             f"{', '.join(changed)}: different from {path}, which invalidates cached prompts;"
-            " revert the change, or accept it with `bridle lock`"
+            " revert the change, or accept it with `bridle check lock FILE --write`"
         )
         return EXIT_CHANGED
     print_line(f"{format_count(len(names), 'agent')} unchanged since {path} was written")

@@ -1,6 +1,6 @@
 """List the messages of a session, or with --tree the session with all its forks.
 
-Message ids (m4) and record numbers are what `bridle fork SESSION --at` takes. In the tree, messages, steps
+Message ids (m4) and record numbers are what `bridle session fork SESSION --at` takes. In the tree, messages, steps
 and cost of a fork do not include what it shares with its parent.
 """
 

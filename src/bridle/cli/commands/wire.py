@@ -33,17 +33,11 @@ EXIT_OK, EXIT_LOST, EXIT_UNREAD, EXIT_STOPPED = 0, 1, 2, 130
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(dest="what", required=True, metavar="check")
-    check = commands.add_parser(
-        "check",
-        help="check the codecs against recordings",
-        description=__doc__,
-    )
-    check.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="recordings: files or folders")
-    check.add_argument("--seed", type=int, default=1, help="seed of the slice sizes (default 1)")
-    check.add_argument("--hosts", action="store_true", help="also show counts by host")
-    check.add_argument("--features", action="store_true", help="also show counts by feature")
-    check.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="recordings: files or folders")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the slice sizes (default 1)")
+    parser.add_argument("--hosts", action="store_true", help="also show counts by host")
+    parser.add_argument("--features", action="store_true", help="also show counts by feature")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def execute(options: argparse.Namespace) -> int:

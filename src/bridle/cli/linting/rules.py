@@ -1,4 +1,4 @@
-"""The rules of `bridle lint`, one row each: what is found, why it costs money, what to write instead.
+"""The rules of `bridle check prompts`, one row each: what is found, why it costs money, what to write instead.
 
 Rules above ten are found by loading the agents again under other conditions; the others by reading the code.
 """

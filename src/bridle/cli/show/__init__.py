@@ -1,1 +1,1 @@
-"""`bridle show` and `bridle tail`: command.py and tail.py read the log, the other files make lines of it."""
+"""`bridle show` and `bridle session tail`: command.py and tail.py read the log, the other files make lines of it."""

@@ -6,6 +6,13 @@
   --as timeline     a bar for each model call, tool, wait and approval
   --as tree         runs, turns, calls and runs inside tools, with durations
   --as events       every record of the log
+  --as log          messages with the ids that `bridle session fork --at` takes
+  --as raw          the requests that were sent, proven by their digests
+  --as cache        prompt-cache hits, and the reason for each miss
+  --as cost         spending, call by call
+  --as audit        who decided what, when, and under which policy
+
+`bridle help show --as raw` explains the options of a view.
 """
 
 import argparse
@@ -13,6 +20,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
+from bridle.cli.command_table import OWN_VIEWS, VIEWS
 from bridle.cli.format.columns import is_color_output
 from bridle.cli.format.printing import print_json, print_line, write_raw
 from bridle.cli.log_access import add_log_options, fold_state, read_session, tenant_of, use_log
@@ -27,13 +35,19 @@ from .trace_views import describe_node, describe_rows, format_timeline, format_t
 from .transcript import SessionPrinter, format_events, format_head, format_totals
 
 TRACE_VIEWS = ("timeline", "tree")
-VIEWS = ("transcript", *TRACE_VIEWS, "events")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_latest_argument(parser)
-    add("--as", dest="view", choices=VIEWS, default=VIEWS[0], help="form (default: transcript)")
+    add(
+        "--as",
+        dest="view",
+        choices=[*OWN_VIEWS, *VIEWS],
+        default=OWN_VIEWS[0],
+        metavar="VIEW",
+        help="one of the forms above (default: transcript)",
+    )
     add("--json", action="store_true", help="print records as lines of JSON; spans with timeline and tree")
     add("--result", metavar="HANDLE", help="print only this stored tool result, in full")
     add_log_options(parser)

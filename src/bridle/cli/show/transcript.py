@@ -223,7 +223,7 @@ class SessionPrinter:
         if isinstance(event, e.ApprovalAsked):
             doubt = "interrupted; " if event.question == "in_doubt" else ""
             name = make_approval_id(self._session, event.binding)
-            return "ask", f"{event.call_id} {doubt}{event.rule}; bridle approve {name}"
+            return "ask", f"{event.call_id} {doubt}{event.rule}; bridle approvals approve {name}"
         who = f" by {event.by}" if event.by else ""
         changed = self._describe_edit(event) if event.arguments is not None else ""
         why = f": {event.reason}" if event.reason else ""

@@ -65,7 +65,7 @@ def find_fork_point(session: str, records: Sequence[Record], at: ForkPlace) -> F
     if found is None:
         count = len(before.conversation.transcript.messages)
         raise MisuseError(
-            f"session {session!r} has {count} messages and no {at}; `bridle log {session}` lists them"
+            f"session {session!r} has {count} messages and no {at}; `bridle show {session} --as log` lists them"
         )
     return found._replace(state=settle_conversation(found.state), completed_actions=tuple(actions.values()))
 
@@ -91,7 +91,7 @@ def _message_number(session: str, at: ForkPlace) -> int | None:
     if found is None:
         raise MisuseError(
             f"{at!r} is not a position in a session: give a message (m4) or a record (12);"
-            f" `bridle log {session}` lists them"
+            f" `bridle show {session} --as log` lists them"
         )
     return int(found[1])
 

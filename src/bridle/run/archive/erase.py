@@ -42,7 +42,7 @@ from .redact_notes import redact_shown_notes
 from .remains import LINE_CHARACTERS_MIN, RemainingText, find_remaining
 
 REASON_DEFAULT = "the data of a caller was erased"
-BY_DEFAULT = "bridle erase"
+BY_DEFAULT = "bridle store erase"
 HAS_DATA = re.compile(r"[0-9@]")
 REMOVALS_MAX = 100
 

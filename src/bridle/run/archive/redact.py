@@ -52,7 +52,7 @@ class Redaction(Value, kw_only=True):
     searched_all: bool = True
     """False if the search for such records left something out: parts of a long text, old records, damaged ones."""
     head: str = ""
-    """Number and hash of the session's last record now, for `bridle verify SESSION --head`."""
+    """Number and hash of the session's last record now, for `bridle store verify SESSION --head`."""
     emptied_requests: tuple[int, ...] = ()
     """Later records whose kept request (`Agent(keep_raw=…)`) was removed too, because it repeats the conversation."""
 
@@ -114,7 +114,7 @@ async def redact_one(
             raise SessionNotFound(f"no session {session!r} in this store; `bridle sessions` lists them")
         if not 1 <= record <= len(records):
             raise MisuseError(
-                f"session {session!r} has {len(records)} records; `bridle log {session}` lists them"
+                f"session {session!r} has {len(records)} records; `bridle show {session} --as log` lists them"
             )
         old = records[record - 1]
         body = redact_data(record, old.data, field, caller)

@@ -272,7 +272,7 @@ def _parse_lines(lines: Iterable[bytes]) -> tuple[_Header, dict[str, Lines], dic
         except UNREADABLE as error:
             raise Corrupt(f"line {number} is damaged: {describe_damage(error)}") from error
     if header is None:
-        raise Corrupt("the file is empty; write it with `bridle export SESSION`")
+        raise Corrupt("the file is empty; write it with `bridle session export SESSION`")
     return header, records, blobs
 
 
@@ -281,11 +281,13 @@ def _parse_header(text: bytes) -> _Header:
         known = msgspec.json.decode(text, type=dict[str, object])
     except UNREADABLE as error:
         raise Corrupt(
-            "line 1 is damaged, or this is not an export; write one with `bridle export SESSION`"
+            "line 1 is damaged, or this is not an export; write one with `bridle session export SESSION`"
         ) from error
     version = known.get("version")
     if known.get("format") != FORMAT or not isinstance(version, int) or version < VERSION:
-        raise Corrupt("line 1: this is not an exported session; write one with `bridle export SESSION`")
+        raise Corrupt(
+            "line 1: this is not an exported session; write one with `bridle session export SESSION`"
+        )
     if version > VERSION:
         raise Unusable(
             f"the export has version {version}, this Bridle reads version {VERSION}; upgrade Bridle"

@@ -390,7 +390,7 @@ class PeriodReserver:
             return
         log.has_settled_previous = True
         before = take_budget_log(self._store, self._period_name(self._find_period(period.start - 1)))
-        with suppress(Corrupt):  # `bridle verify` reports it; it must not stop this period's calls
+        with suppress(Corrupt):  # `bridle store verify` reports it; it must not stop this period's calls
             await before.catch_up()
             await before.settle_abandoned(self._session, self._driver_start, self._clock.now)
 

@@ -209,7 +209,7 @@ def describe_waiting(calls: Sequence[PendingCall], state: State) -> str:
 
 
 async def wait_for_answers(question: PendingApproval) -> ApprovalVerdict | None:
-    """Approver that waits for an answer of another process (`bridle approve`), or until the question expires."""
+    """Approver that waits for an answer from elsewhere (`bridle approvals approve`), or until the question expires."""
     await asyncio.get_running_loop().create_future()
     return None
 

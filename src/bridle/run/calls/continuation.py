@@ -4,8 +4,8 @@ core/calls/compatibility.py compares. This module finds the code: the agent that
 for a run inside a call, the agent that is the tool, within the agent of the outer run. All entries that take an answer
 come here through `Session.answer`.
 
-An agent without tools and hand-overs, and with another name than the session's, only records answers (`bridle approve`
-without -a): it has no code to compare, and the process that resumes the run compares.
+An agent without tools and hand-overs, and with another name than the session's, only records answers
+(`bridle approvals approve` without -a): it has no code to compare, and the process that resumes the run compares.
 """
 
 from collections.abc import Collection

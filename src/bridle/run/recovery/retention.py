@@ -49,7 +49,7 @@ async def list_old_sessions(
         try:
             records = await store.read(info.id)
         except Corrupt:
-            kept[info.id] = "it is damaged: see `bridle verify`"
+            kept[info.id] = "it is damaged: see `bridle store verify`"
             continue
         people = find_people(records)
         if not people.is_of(tenant, caller):

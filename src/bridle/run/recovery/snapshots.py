@@ -2,7 +2,7 @@
 
 A snapshot is used only if it is signed with the user's approval key, which is not in the store: a state can say that a
 call was approved and has not run yet. It is used only by the code that made it (`fold_version`) and only with the
-records it was made of, all of which are read and compared. `bridle verify` folds the log and compares the states.
+records it was made of, all of which are read and compared. `bridle store verify` folds the log and compares the states.
 """
 
 import gc

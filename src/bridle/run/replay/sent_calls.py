@@ -1,4 +1,4 @@
-"""The model calls of a session, each with its request rebuilt from the log: `bridle raw`, `read_call`.
+"""The model calls of a session, each with its request rebuilt from the log: `bridle show --as raw`, `read_call`.
 
 The recorded digest proves that a rebuilt request is the one that was sent. It does not cover the delivery (streamed or
 whole), which a log records only with `Agent(keep_raw=…)`.
@@ -70,7 +70,7 @@ async def read_call(
     check_tenant(session, reader.state, tenant)
     if not found:
         raise MisuseError(
-            f"session {session!r} has no model call {number}; `bridle raw {session}` lists them"
+            f"session {session!r} has no model call {number}; `bridle show {session} --as raw` lists them"
         )
     return found[0]
 

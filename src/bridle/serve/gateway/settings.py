@@ -75,7 +75,7 @@ class GatewaySettings(Value, kw_only=True, forbid_unknown_fields=True):
     strict: bool = False
     """Refuse a request of which something cannot be carried to the provider."""
     keep_raw: bool = False
-    """Keep the bytes of requests and replies for `bridle raw`."""
+    """Keep the bytes of requests and replies for `bridle show --as raw`."""
 
     def find_key(self, given: str) -> tuple[str, GatewayKey] | None:
         """The name and entry of a key; every entry is compared, in constant time."""

@@ -51,7 +51,7 @@ async def redact_record(
     Returns the id of its transaction, or of a later one.
     """
     async with connection.transaction():
-        await check_privileges(connection, store, "bridle redact", REDACTION_PRIVILEGES)
+        await check_privileges(connection, store, "bridle session redact", REDACTION_PRIVILEGES)
         owner = await connection.fetchval(queries.SELECT_OWNER, escape_nul(session), seq)
         if owner is None:
             raise diverged_append(session, seq)
@@ -98,7 +98,7 @@ async def delete_session(
 ) -> None:
     """Delete a session and remember that it existed; `again` accepts that it is gone already."""
     async with connection.transaction():
-        await check_privileges(connection, store, "bridle gc", GC_PRIVILEGES)
+        await check_privileges(connection, store, "bridle store gc", GC_PRIVILEGES)
         row = await connection.fetchrow(queries.SELECT_FOR_UPDATE, escape_nul(session))
         if row is None:
             if again and await connection.fetchval(queries.SELECT_REMOVAL, escape_nul(session), head):
@@ -126,7 +126,7 @@ async def select_unused_blobs(connection: "Connection") -> tuple[UnusedBlob, ...
 async def delete_unused_blobs(connection: "Connection", lock_key: int, store: str) -> tuple[UnusedBlob, ...]:
     """Delete them while no session is driven: a run puts a blob before the record that refers to it."""
     async with connection.transaction():
-        await check_privileges(connection, store, "bridle gc", GC_PRIVILEGES)
+        await check_privileges(connection, store, "bridle store gc", GC_PRIVILEGES)
         if not await connection.fetchval("SELECT pg_try_advisory_xact_lock($1)", lock_key):
             raise Conflict(f"a session of {store} is in use by a run; wait for that run or stop it")
         unused = await select_unused_blobs(connection)

@@ -41,7 +41,7 @@ CREATE TABLE blobs (
     bytes bytea NOT NULL
 );
 
--- Sessions that `bridle gc` removed: their last record, and why they were removed.
+-- Sessions that `bridle store gc` removed: their last record, and why they were removed.
 CREATE TABLE removals (
     uid    text COLLATE "C" PRIMARY KEY,
     seq    bigint NOT NULL,

@@ -67,7 +67,10 @@ _ERRORS_BY_CODE: dict[int, tuple[type[StoreError], str]] = {
         "it cannot be opened; check that it exists and that you may write there",
     ),
     sqlite3.SQLITE_CONSTRAINT: (Corrupt, "its rows contradict one another; restore it from a backup"),
-    sqlite3.SQLITE_CORRUPT: (Corrupt, "the file is damaged; restore it from a backup: bridle restore FILE"),
+    sqlite3.SQLITE_CORRUPT: (
+        Corrupt,
+        "the file is damaged; restore it from a backup: bridle store restore FILE",
+    ),
     sqlite3.SQLITE_FULL: (Unusable, "the disk is full; make room and resume"),
     sqlite3.SQLITE_IOERR: (
         Unusable,

@@ -1,8 +1,8 @@
 """Notices files beside a database that do not belong to it, before SQLite uses or removes them.
 
 SQLite replays any `-wal` file that it finds beside a database, also one of a database that was there before: a backup
-that is put in place of a log would be damaged without a word.  A copy made by `bridle backup` has a header that says
-that it has no write-ahead log, which a store in use never has.
+that is put in place of a log would be damaged without a word.  A copy made by `bridle store backup` has a header that
+says that it has no write-ahead log, which a store in use never has.
 """
 
 import os
@@ -36,7 +36,7 @@ def is_open_here(path: Path) -> bool:
 
 def check_leftovers(path: Path) -> None:
     """Raise `Unusable` or `Corrupt`, with what to type, if the files at a path are not those of one store."""
-    remedy = f"type: bridle restore BACKUP --store {path}"
+    remedy = f"type: bridle store restore BACKUP --store {path}"
     if os.path.lexists(f"{path}{RESTORE_ENDING}"):
         raise Unusable(f"store {path}: putting a backup in place was interrupted; {remedy}")
     wal = _measure(f"{path}-wal")

@@ -59,7 +59,7 @@ def restore_file(backup: Path, store: Path, verify: Callable[[Path], T]) -> tupl
 
 def _check_backup(backup: Path, path: Path) -> None:
     if not backup.is_file():
-        raise MisuseError(f"{backup} is not a file; name a copy that bridle backup has made")
+        raise MisuseError(f"{backup} is not a file; name a copy that bridle store backup has made")
     if path.exists() and backup.samefile(path):
         raise MisuseError(f"{backup} is the log itself; name a copy of it")
     for ending in ("-wal", "-journal"):
@@ -67,7 +67,7 @@ def _check_backup(backup: Path, path: Path) -> None:
         if beside.exists() and beside.stat().st_size:
             raise MisuseError(
                 f"{beside} exists, so {backup} alone is no complete copy; make one with:"
-                f" bridle backup FILE --store {backup}"
+                f" bridle store backup FILE --store {backup}"
             )
 
 

@@ -49,7 +49,7 @@ CREATE TABLE IF NOT EXISTS snapshots (
     data         BLOB    NOT NULL
 ) STRICT;
 
--- Sessions that `bridle gc` removed: their last record, and why they were removed.
+-- Sessions that `bridle store gc` removed: their last record, and why they were removed.
 CREATE TABLE IF NOT EXISTS removals (
     uid    TEXT    PRIMARY KEY NOT NULL,
     sid    INTEGER NOT NULL,

@@ -1,7 +1,7 @@
 """Show the requests that a session sent: address, headers, body, reply, and the difference to the request before.
 
 A request is rebuilt from the log, and its recorded digest proves that it is the one that was sent. Credentials are
-never shown: a header has the name of the variable instead. Without CALL, all model calls are listed.
+never shown: a header has the name of the variable instead. Without --call, all model calls are listed.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import msgspec
 
 from bridle.cli.format.printing import print_json, print_line, print_text
 from bridle.cli.log_access import add_log_options, read_session, tenant_of, use_log
-from bridle.cli.session_names import add_session_argument
+from bridle.cli.session_names import add_latest_argument
 from bridle.ports.store import Store
 from bridle.run.agent import Agent
 from bridle.run.replay.changed_settings import AgentSettingsNow
@@ -37,13 +37,8 @@ _CREDENTIAL_USER = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*:\$[A-Za-z_][A-Za-z0-9_]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add_session_argument(parser)
-    add(
-        "call",
-        nargs="?",
-        metavar="CALL",
-        help="number of the model call, with retries; `last` for the latest",
-    )
+    add_latest_argument(parser)
+    add("--call", metavar="N", help="number of the model call, with retries; `last` for the latest")
     add("-a", "--agent", metavar="FILE.toml", help="agent file: supplies values that the log does not hold")
     add(
         "--stream", action="store_true", help="show the streamed form if the log does not record the delivery"
@@ -79,7 +74,7 @@ def _parse_number(given: str) -> int:
     if given == "last":
         return -1
     if not given.isdigit() or int(given) == 0:
-        raise MisuseError(f"CALL is the number of a model call, from 1, or `last`; not {given!r}")
+        raise MisuseError(f"--call is the number of a model call, from 1, or `last`; not {given!r}")
     return int(given)
 
 
@@ -88,7 +83,9 @@ def _list_calls(
 ) -> int:
     for name in ("curl", "body", "reply", "diff"):
         if getattr(options, name):
-            raise MisuseError(f"--{name} needs the number of a call: bridle raw {options.session} 1 --{name}")
+            raise MisuseError(
+                f"--{name} needs the number of a call: bridle show {options.session} --as raw --call 1 --{name}"
+            )
     now = AgentSettingsNow(agent) if agent is not None else None
     count = proven = 0
     for call in CallReader(make_wire(now), stream=options.stream).read(records):

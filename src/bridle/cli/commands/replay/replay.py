@@ -167,7 +167,7 @@ def _format_report(report: Replay, options: argparse.Namespace, indent: str = ""
 
 
 async def write_log_test(options: argparse.Namespace) -> int:
-    """Make a test of a session that replays; `bridle export --as-test` is the other way to it."""
+    """Make a test of a session that replays; `bridle session export --as-test` is the other way to it."""
     async with use_log(options.store) as store:
         report = await replay_session(store, options.session, tenant=tenant_of(options))
         return await _write_test(store, options, report)
@@ -217,5 +217,5 @@ async def _continue(store: Store, options: argparse.Namespace, report: Replay) -
         print_json({"session": result.session, "fork": made, "stop": result.stop, "text": result.text})
     else:
         print_text(result.text)
-        console.note(f"compare: bridle diff {quote(report.session)} {quote(made.session)}")
+        console.note(f"compare: bridle session diff {quote(report.session)} {quote(made.session)}")
     return exit_code(result)

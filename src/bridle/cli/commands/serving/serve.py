@@ -3,6 +3,10 @@
 AGENTS is a Python file or module with agents, FILE.py:name, or an agent file (.toml). Runs belong to the server: a
 client that disconnects does not end them, and at the next start they are resumed. Ctrl-C stops after the current
 steps; Ctrl-C again stops at once.
+
+--open shows the sessions in a browser: timeline, transcript, requests, cache, cost, branches, approvals, events. Only
+the printed address opens them. Without AGENTS it shows the log with the runs of all processes as they happen and
+runs no agent: you can answer approvals, cancel, steer, pause and fork.
 """
 
 import argparse
@@ -20,11 +24,14 @@ from bridle.cli.agent_options import add_context_option
 from bridle.cli.format.printing import print_line, print_text
 from bridle.cli.log_access import add_store_option, store_path
 from bridle.cli.option_values import make_count_parser, parse_port
+from bridle.cli.session_names import add_session_argument
 from bridle.config.agent_loader import find_agents_store, load_agents, load_context_maker
 from bridle.config.tool_loader import load_reference, share_loaded_files
 from bridle.serve.options import ServeOptions, check_options
 from bridle.values.errors import MisuseError
 from bridle.values.media import read_at_most
+
+from .open_inspector import check_log, check_open_options, make_opener, make_token
 
 PORT_DEFAULT = 8420
 TOKEN_BYTES_MAX = 16 * 1024
@@ -43,8 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="FILE.py, module, FILE.py:name or FILE.toml; none: only the log",
     )
     add(
-        "--port", type=parse_port, default=PORT_DEFAULT, help=f"0 chooses a free one (default {PORT_DEFAULT})"
+        "--port",
+        type=parse_port,
+        help=f"0 chooses a free one (default {PORT_DEFAULT}; a free one with --open)",
     )
+    add("--open", action="store_true", help="show the sessions in a browser")
+    add_session_argument(parser, "--session", metavar="SESSION", help_="with --open: the session to show")
+    add("--no-browser", action="store_true", help="with --open: print the address and open no browser")
     add("--host", default="127.0.0.1", help="address to listen on; others than loopback need a token")
     add(
         "--token",
@@ -107,7 +119,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="count runs, tokens, cost, calls of tools and open work by this; repeatable",
     )
     add("--mcp", action="store_true", help="be an MCP server on standard input and output, not on a port")
-    add("--json", action="store_true", help="print the address as JSON")
+    add("--json", action="store_true", help="print the address as JSON; opens no browser")
     add_store_option(parser)
 
 
@@ -115,16 +127,22 @@ def execute(options: argparse.Namespace) -> int:
     if options.new_token is not None:
         print_new_token(options)
         return 0
+    check_open_options(options)
     process = load_server()
     check_secrets(options)
+    is_only_log = options.open and not options.agents
+    if is_only_log:
+        asyncio.run(check_log(options))
+    token = make_token(read_token(options)) if options.open else read_token(options)
     limits = {"runs_max": options.runs, "shutdown_seconds": options.shutdown_seconds}
+    # guard: inspect-needs-token
     serving = check_options(
         ServeOptions(
             host=options.host,
-            token=read_token(options),
+            token=token,
             allowed_hosts=tuple(options.allow_host),
             allowed_origins=tuple(options.allow_origin),
-            resumes_runs=not options.no_resume,
+            resumes_runs=not options.no_resume and not is_only_log,
             metric_labels=tuple(options.metric_label),
             **{name: value for name, value in limits.items() if value is not None},
         ),
@@ -143,7 +161,8 @@ def execute(options: argparse.Namespace) -> int:
             )
         load_server("bridle.serve.mcp").serve_agents(agents, place, serving)
         return 0
-    listening = process.open_socket(options.host, options.port)
+    port = options.port if options.port is not None else 0 if options.open else PORT_DEFAULT
+    listening = process.open_socket(options.host, port)
 
     def print_ready(url: str) -> None:
         shown = (
@@ -155,7 +174,14 @@ def execute(options: argparse.Namespace) -> int:
 
     asyncio.run(
         process.serve_agents(
-            agents, place, serving, listening, print_ready, print_stopping, identify, make_context
+            agents,
+            place,
+            serving,
+            listening,
+            make_opener(options, token) if options.open else print_ready,
+            print_stopping,
+            identify,
+            make_context,
         )
     )
     return 0

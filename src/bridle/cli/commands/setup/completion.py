@@ -7,8 +7,9 @@ import argparse
 from collections.abc import Iterable
 from typing import Literal
 
+from bridle.cli.command_table import COMMANDS, DEFAULT_SUBCOMMANDS, SUBCOMMANDS, VIEWS
 from bridle.cli.format.printing import write_raw
-from bridle.cli.main import COMMANDS, make_parser
+from bridle.cli.main import make_parser
 from bridle.values.base import Value
 
 CANDIDATE_KINDS: dict[str, Literal["sessions", "models"]] = {
@@ -37,8 +38,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    write_raw(SHELL_WRITERS[options.shell]({name: _list_arguments(name) for name in COMMANDS}))
+    write_raw(SHELL_WRITERS[options.shell](_list_all_arguments()))
     return 0
+
+
+def _list_all_arguments() -> "CommandArguments":
+    """The arguments by command; those of a group are its second words and the arguments of its default.
+
+    A group follows its commands, because a pattern of bash for the group matches them too.
+    """
+    made: CommandArguments = {}
+    for name in COMMANDS:
+        if name not in SUBCOMMANDS:
+            views = [f"show --as {view}" for view in VIEWS] if name == "show" else []
+            made[name] = _join_arguments([name, *views])
+            continue
+        made |= {f"{name} {word}": _list_arguments(f"{name} {word}") for word in SUBCOMMANDS[name]}
+        words = CompletedArgument(names=(), meaning="", choices=tuple(SUBCOMMANDS[name]))
+        default = DEFAULT_SUBCOMMANDS.get(name)
+        made[name] = [words, *(_list_arguments(f"{name} {default}") if default else ())]
+    return made
+
+
+def _join_arguments(commands: Iterable[str]) -> list[CompletedArgument]:
+    """The arguments of several commands; of equal options the first one."""
+    made: dict[tuple[str, ...], CompletedArgument] = {}
+    for command in commands:
+        for each in _list_arguments(command):
+            made.setdefault(each.names, each)
+    return [*made.values()]
 
 
 def _list_arguments(command: str) -> list[CompletedArgument]:
@@ -66,6 +94,11 @@ _bridle() {
   local count=${#typed[@]} command="${typed[1]}"
   local current="${typed[count-1]}" previous="${typed[count-2]}"
   if [[ $current == --*=* ]]; then previous="${current%%=*}" current="${current#*=}"; fi
+  if (( count > 3 )); then
+    case "$command ${typed[2]}" in
+      @GROUPED@) command="$command ${typed[2]}";;
+    esac
+  fi
   case "$count $command $previous" in
 """
 # Only fixed words are given to compgen, which expands what it gets.
@@ -88,8 +121,8 @@ complete -o default -F _bridle bridle
 
 def _write_bash(commands: CommandArguments) -> str:
     lines = [
-        f"    '2 '*) words={_quote(' '.join([*commands, 'help', '--help', '--version']))};;",
-        f"    *' help '*) words={_quote(' '.join(commands))};;",
+        f"    '2 '*) words={_quote(' '.join([*COMMANDS, 'help', '--help', '--version']))};;",
+        f"    *' help '*) words={_quote(' '.join(COMMANDS))};;",
     ]
     for name, arguments in commands.items():
         for each in arguments:
@@ -99,7 +132,12 @@ def _write_bash(commands: CommandArguments) -> str:
         offered = [each.names or each.choices for each in arguments]
         positional = [each for each in arguments if not each.names]
         lines.append(f"    *{_quote(f' {name} ')}*) {_fill_bash(offered, positional)};;")
-    return BASH_START + "\n".join(lines) + "\n" + BASH_END
+    return BASH_START.replace("@GROUPED@", _list_grouped(commands)) + "\n".join(lines) + "\n" + BASH_END
+
+
+def _list_grouped(commands: CommandArguments) -> str:
+    """The commands of two words as a pattern of a shell."""
+    return "|".join(_quote(name) for name in commands if " " in name)
 
 
 def _fill_bash(words: Iterable[Iterable[str]], arguments: Iterable[CompletedArgument]) -> str:
@@ -116,6 +154,11 @@ _bridle_candidates() {
 }
 _bridle() {
   local chosen=$words[2] previous=$words[CURRENT-1]
+  if (( CURRENT > 3 )); then
+    case "$chosen $words[3]" in
+      @GROUPED@) chosen="$chosen $words[3]";;
+    esac
+  fi
   local -a described
 """
 ZSH_COMMANDS_END = """\
@@ -147,8 +190,8 @@ def _write_zsh(commands: CommandArguments) -> str:
         listed = [f"{option}:{_escape_colon(each.meaning)}" for each in arguments for option in each.names]
         offers = [f"described=({_quote_all(listed)})", "_describe -o option described"]
         offers += dict.fromkeys(_offer_zsh(each) for each in arguments if not each.names)
-        lines.append(f"    {name}) {'; '.join(offers)};;")
-    return ZSH_START + "\n".join(lines) + "\n" + ZSH_END
+        lines.append(f"    {_quote(name)}) {'; '.join(offers)};;")
+    return ZSH_START.replace("@GROUPED@", _list_grouped(commands)) + "\n".join(lines) + "\n" + ZSH_END
 
 
 def _offer_zsh(argument: CompletedArgument) -> str:
@@ -161,7 +204,10 @@ FISH_START = """\
 # Completion of bridle in fish.
 function __bridle_has_command
     set -l typed (commandline -opc)
-    test (count $typed) -ge 2; and test "$typed[2]" = $argv[1]
+    test (count $typed) -ge 2; and test "$typed[2]" = $argv[1]; or return 1
+    if test (count $argv) -ge 2
+        test (count $typed) -ge 3; and test "$typed[3]" = $argv[2]
+    end
 end
 function __bridle_needs_command
     test (count (commandline -opc)) -eq 1
@@ -180,7 +226,8 @@ def _write_fish(commands: CommandArguments) -> str:
             lines.append(f"complete -c bridle -f -n {condition} -a {name} -d {meaning}")
     for name, arguments in commands.items():
         for each in arguments:
-            line = f"complete -c bridle -n '__bridle_has_command {name}'{_offer_fish(each)}"
+            before_word = "; and test (count (commandline -opc)) -eq 2" if name in SUBCOMMANDS else ""
+            line = f"complete -c bridle -n '__bridle_has_command {name}{before_word}'{_offer_fish(each)}"
             if each.names:
                 spelled = (f"-l {it[2:]}" if it.startswith("--") else f"-s {it[1:]}" for it in each.names)
                 value = " -r" if each.takes_value else ""

@@ -1,6 +1,6 @@
 """Write a session as lines of JSON, byte for byte as it was recorded.
 
-`bridle import` reads the file into another store and verifies it. Forks are written with the records that they
+`bridle session import` reads the file into another store and verifies it. Forks are written with the records that they
 share. Importing and exporting again gives the same bytes. `--as-test` writes a regression test of the session.
 """
 

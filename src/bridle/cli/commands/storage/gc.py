@@ -78,7 +78,7 @@ async def _collect(options: argparse.Namespace, before: float | None, age: str) 
             reason = old.kept
             if not reason and options.yes:
                 reason = await remove_session(
-                    store, old.session, now=time.time(), reason=f"bridle gc --older-than {age}"
+                    store, old.session, now=time.time(), reason=f"bridle store gc --older-than {age}"
                 )
             report["kept" if reason else "removed"].append(_row(old, reason))
         try:

@@ -1,4 +1,4 @@
-"""Read a session that `bridle export` wrote into the log.
+"""Read a session that `bridle session export` wrote into the log.
 
 Every record is verified against the hash chain before anything is written. A session that exists is not changed.
 """
@@ -18,7 +18,7 @@ STANDARD_INPUT = "-"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", help="file that `bridle export` wrote; `-` is standard input")
+    parser.add_argument("file", help="file that `bridle session export` wrote; `-` is standard input")
     parser.add_argument("--as", dest="name", default="", metavar="NAME", help="name of the session here")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     add_store_option(parser)

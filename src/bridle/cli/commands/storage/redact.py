@@ -1,8 +1,8 @@
 """Remove content from a record of a session, or a note, for good, and record who did it and why.
 
 The record keeps its place and its hash, so the rest of the log stays verifiable; readers and models see that
-content was removed. Backups and exports made before still hold it. `bridle tail SESSION --since 0 --json` lists the
-records with their numbers and fields.
+content was removed. Backups and exports made before still hold it. `bridle session tail SESSION --since 0 --json`
+lists the records with their numbers and fields.
 """
 
 import argparse

@@ -14,7 +14,7 @@ from .backup import verify_copy
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", help="copy that bridle backup has made")
+    parser.add_argument("file", help="copy that bridle store backup has made")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_store_option(parser)
 

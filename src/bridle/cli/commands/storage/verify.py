@@ -35,6 +35,11 @@ HASH_CHARACTERS = 64
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_session_argument(parser, nargs="?", help_="only this session")
+    add_options(parser)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `bridle session verify` has too."""
     parser.add_argument(
         "--anchors", metavar="FILE", help="file or folder with anchors (default: $BRIDLE_ANCHORS)"
     )
@@ -52,14 +57,14 @@ def _parse_head(text: str) -> tuple[int, str]:
     seq, _, head = text.partition(":")
     if not seq.isdecimal() or int(seq) < 1 or len(head) != HASH_CHARACTERS:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a head; write SEQ:HASH, as `bridle verify SESSION` prints it"
+            f"{text!r} is not a head; write SEQ:HASH, as `bridle store verify SESSION` prints it"
         )
     return int(seq), head
 
 
 def execute(options: argparse.Namespace) -> int:
     if options.head is not None and options.session is None:
-        raise MisuseError("a head belongs to one session: bridle verify SESSION --head SEQ:HASH")
+        raise MisuseError("a head belongs to one session: bridle store verify SESSION --head SEQ:HASH")
     path, sessions, problems = asyncio.run(_verify(options))
     found = [*problems, *(each for session in sessions for each in session.problems)]
     if options.json:
