@@ -184,12 +184,12 @@ def test_the_command(capsys, tmp_path, monkeypatch):
     prompt = '!call take {"seat": "4A"}\n!then\n!call take {"seat": "4B"}\n!then\n!say ok'
     assert main(["run", prompt, *tools, "--yes", "--steps", "2", "--json", "-m", "sim:"]) == 1
     session = json.loads(capsys.readouterr().out)["session"]
-    assert main(["compensate", session, "--list"]) == 0
+    assert main(["session", "compensate", session, "--list"]) == 0
     assert capsys.readouterr().out.count("open") == 2
-    assert main(["compensate", session]) == 2
-    assert main(["compensate", session, *tools]) == 2
+    assert main(["session", "compensate", session]) == 2
+    assert main(["session", "compensate", session, *tools]) == 2
     assert "--yes" in capsys.readouterr().err
-    assert main(["compensate", session, *tools, "--yes", "--json"]) == 0
+    assert main(["session", "compensate", session, *tools, "--yes", "--json"]) == 0
     out, err = capsys.readouterr()
     assert [item["state"] for item in json.loads(out)] == ["done", "done"]
     assert err.split() == ["FREED", "4B", "FREED", "4A"]

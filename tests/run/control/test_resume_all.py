@@ -165,7 +165,7 @@ def test_a_run_that_is_taken_over_while_it_continues_is_not_called_left_alone(ho
 
 def test_wrong_usage_is_one_line(home):
     run_killed(home, "dead", 3)
-    for words in ((), ("dead", "--all"), ("--all", "--take-over")):
+    for words in (("dead", "--all"), ("--all", "--take-over")):
         done = bridle("resume", *words)
         assert (done.code, done.err.count("\n")) == (2, 1)
 
