@@ -62,7 +62,9 @@ def test_a_refund_above_the_limit_waits(tmp_path, answer):
     assert 'waits for approval: refund({"order": 4414, "usd": 480})' in shown
     assert count_payments(tmp_path) == {}
     (question,) = json.loads(run_program(tmp_path, "bridle", "approvals", "--store", "desk.db", "--json"))
-    run_program(tmp_path, "bridle", "approvals", answer, question["id"], "--store", "desk.db", "--by", "maria")
+    run_program(
+        tmp_path, "bridle", "approvals", answer, question["id"], "--store", "desk.db", "--by", "maria"
+    )
     run_program(tmp_path, DESK, "T-1", code=0 if answer == "approve" else 4)
     assert count_payments(tmp_path) == ({"4414": 1} if answer == "approve" else {})
 

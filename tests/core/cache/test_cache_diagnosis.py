@@ -187,14 +187,14 @@ def test_the_command_shows_calls_bars_and_the_rate(tmp_path, capsys):
     world.run(instructions="New. " + LONG)
     asyncio.run(world.store.close())
     where = ["s", "--store", str(tmp_path / "log.db")]
-    assert main(["cache", *where]) == 0
+    assert main(["cost", "--cache", *where]) == 0
     out = capsys.readouterr().out
     assert "hit rate" in out
     assert "█" in out
     assert "▒" in out
     assert CACHE_OUTCOMES["prefix"] in out
     assert "the agent's instructions changed" in out
-    assert main(["cache", *where, "--json"]) == 0
+    assert main(["cost", "--cache", *where, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [call["outcome"] for call in told["calls"]] == ["cold", "hit", "prefix", "hit"]
     assert 0 < told["hit_rate"] < 1
@@ -283,7 +283,7 @@ def test_an_alarm_is_in_the_log_on_the_terminal_and_in_the_sums(tmp_path, capsys
     where = ["--store", str(tmp_path / "log.db")]
     assert main(["show", "s", *where]) == 0
     assert "hit rate" in capsys.readouterr().out
-    assert main(["cache", "--by", "agent", *where]) == 0
+    assert main(["cost", "--cache", "--by", "agent", *where]) == 0
     out = capsys.readouterr().out
     row = next(line for line in out.splitlines() if line.startswith("clockwork"))
     assert row.split()[-1] == "1"
@@ -302,7 +302,7 @@ def test_expected_cached_tokens_never_exceed_the_prompt(tmp_path, capsys, monkey
     assert [float(call.usd) for call in walk_misses] == [  # type: ignore[arg-type]
         pytest.approx((call.expected_tokens - call.read_tokens) * 2.4e-6) for call in walk_misses
     ]
-    assert main(["cache", "s", "--store", str(tmp_path / "log.db")]) == 0
+    assert main(["show", "s", "--as", "cache", "--store", str(tmp_path / "log.db")]) == 0
     out = capsys.readouterr().out
     assert "the next prompt would fill" in out
     assert max(map(display_width, out.splitlines())) <= 80
@@ -317,7 +317,7 @@ def test_rates_by_agent_tenant_session_and_model(tmp_path, capsys):
     where = ["--store", str(tmp_path / "log.db"), "--json"]
 
     def read_cache_report(*how):
-        assert main(["cache", *how, *where]) == 0
+        assert main(["cost", "--cache", *how, *where]) == 0
         return json.loads(capsys.readouterr().out)
 
     assert {row["name"] for row in read_cache_report()["rows"]} == {"a", "b", "c"}

@@ -354,7 +354,7 @@ def test_families_of_many_generations_and_with_a_damaged_member(tmp_path):
     family = asyncio.run(drawn())
     assert family["59"].depth == 59
     assert "was changed: its hash does not match" in family["broken"].read_error
-    assert command(["log", "0", "--tree", "--store", str(path)]) == 0
+    assert command(["show", "0", "--as", "log", "--tree", "--store", str(path)]) == 0
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -477,7 +477,7 @@ def test_what_both_said_stands_below_what_each_said(tmp_path, monkeypatch, capsy
         agent.run_sync(f"!say {word}", session=session)
         agent.run_sync("!say three", session=session)
     asyncio.run(agent.store.close())
-    assert command(["diff", "a", "b", "--unified"]) == 0
+    assert command(["session", "diff", "a", "b", "--unified"]) == 0
     marks = [line[:4] for line in capsys.readouterr().out.splitlines() if re.match("(. )?m[1-4] ", line)]
     assert marks == ["- m1", "+ m1", "- m2", "+ m2", "  m3", "  m4"]
 
@@ -507,8 +507,8 @@ def family(tmp_path, monkeypatch):
 def test_no_screen_is_wider_than_the_screen(family, capsys, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
     screens = (
-        ["log", family], ["log", family, "--tree"], ["diff", family, "by-train"], ["diff", "by-train", "later"],
-        ["diff", family, "by-train", "--unified", "--full"], ["sessions"],
+        ["show", family, "--as", "log"], ["show", family, "--as", "log", "--tree"], ["session", "diff", family, "by-train"], ["session", "diff", "by-train", "later"],
+        ["session", "diff", family, "by-train", "--unified", "--full"], ["sessions"],
     )  # fmt: skip
     for words in screens:
         assert command(words) == 0
@@ -519,7 +519,7 @@ def test_no_screen_is_wider_than_the_screen(family, capsys, monkeypatch, width):
 
 def test_the_tree_shows_where_branches_part(family, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "90")
-    assert command(["log", "by-train", "--tree"]) == 0
+    assert command(["show", "by-train", "--as", "log", "--tree"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(family)
     assert lines[2].startswith("├─ at m3, record ")
@@ -528,7 +528,7 @@ def test_the_tree_shows_where_branches_part(family, capsys, monkeypatch):
     assert lines[6].startswith("└─ at m6, record ")
     assert re.search(r"done +\$0\.\d{4}$", lines[2])
     assert lines[-1].startswith("4 sessions · $")
-    assert command(["log", "by-train", "--tree", "--json"]) == 0
+    assert command(["show", "by-train", "--as", "log", "--tree", "--json"]) == 0
     assert [row["session"] for row in json.loads(capsys.readouterr().out)] == [
         family,
         "by-train",
@@ -539,47 +539,52 @@ def test_the_tree_shows_where_branches_part(family, capsys, monkeypatch):
 
 def test_the_difference_can_be_read_side_by_side_and_one_below_the_other(family, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
-    assert command(["diff", family, "later"]) == 0
+    assert command(["session", "diff", family, "later"]) == 0
     wide = capsys.readouterr().out
     assert "model: sim:claude-sonnet-5-5 → sim:gpt-6.1-sol" in wide
     assert "  -Be brief.\n  +Be long." in wide
     assert re.search(r"^ +> m7 you$", wide, re.MULTILINE)
-    assert command(["diff", family, "by-train"]) == 0
+    assert command(["session", "diff", family, "by-train"]) == 0
     assert re.search(r"^m4 assistant · claude-sonnet-5-5 +\| m4 you$", capsys.readouterr().out, re.MULTILINE)
-    assert command(["diff", family, "by-train", "--unified"]) == 0
+    assert command(["session", "diff", family, "by-train", "--unified"]) == 0
     below = capsys.readouterr().out
     assert '- m4 assistant · claude-sonnet-5-5\n-   pay({"amount":7})\n+ m4 you\n' in below.replace(
         '": ', '":'
     )
-    assert command(["diff", family, "by-train", "--json"]) == 0
+    assert command(["session", "diff", family, "by-train", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["messages"] == 3
     assert found["a"]["calls"] == [["pay", 1]]
-    assert command(["diff", family, family]) == 0
+    assert command(["session", "diff", family, family]) == 0
     assert "equal up to m6, and to the end" in capsys.readouterr().out
 
 
 def test_the_places_of_a_session_and_forking_at_one(family, capsys):
-    assert command(["log", family, "--json"]) == 0
+    assert command(["show", family, "--as", "log", "--json"]) == 0
     places = {row.get("message"): row for row in json.loads(capsys.readouterr().out)}
     assert places["m3"]["who"] == "tool"
-    assert command(["fork", family, "--at", "m2", "--as", "t", "-m", "sim:openai/gpt-6.1-sol", "--json"]) == 0
+    assert (
+        command(
+            ["session", "fork", family, "--at", "m2", "--as", "t", "-m", "sim:openai/gpt-6.1-sol", "--json"]
+        )
+        == 0
+    )
     told = json.loads(capsys.readouterr().out)
     assert (told["at"], told["message"]) == (places["m3"]["record"], "m3")
     assert [act["tool"] for act in told["completed_actions"]] == ["pay"]
-    assert command(["fork", family, "--at", "m2", "--as", "u"]) == 0
+    assert command(["session", "fork", family, "--at", "m2", "--as", "u"]) == 0
     out = capsys.readouterr().out
     assert f"not after record {places['m2']['record']}" in out
     assert 'c2_0 pay({"amount":7}) ok' in out.replace('": ', '":')
     assert command(["run", "--session", "t", "!say on", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["text"] == "on"
-    assert command(["log", "t", "--tree", "--json"]) == 0
+    assert command(["show", "t", "--as", "log", "--tree", "--json"]) == 0
     models = {row["session"]: row["model"] for row in json.loads(capsys.readouterr().out)}
     assert models["t"] == "sim:gpt-6.1-sol", "a session goes on with its own model"
-    assert command(["fork", family, "--at", "m77"]) == 2
+    assert command(["session", "fork", family, "--at", "m77"]) == 2
     assert "no m77" in capsys.readouterr().err
-    assert command(["diff", family, "nobody"]) == 2
-    assert command(["log", "nobody", "--tree"]) == 2
+    assert command(["session", "diff", family, "nobody"]) == 2
+    assert command(["show", "nobody", "--as", "log", "--tree"]) == 2
 
 
 def test_words_fit_their_columns():

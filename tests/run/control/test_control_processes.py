@@ -132,7 +132,7 @@ async def test_an_approval_from_another_process_is_taken_at_once(home, start, sh
     question = await wait_for_question(store)
     await store.close()
     done = await asyncio.to_thread(
-        bridle, "approve", question.id, "--arguments", '{"amount": 5}', "--by", "ann"
+        bridle, "approvals", "approve", question.id, "--arguments", '{"amount": 5}', "--by", "ann"
     )
     assert done.code == 0, done.err
     assert "the run of session s continues" in done.out
