@@ -141,6 +141,14 @@ def files_open():
     return len(list(Path("/dev/fd").iterdir()))
 
 
+def list_left_open(before, seconds=10.0):
+    """Files that are open now and were not before. An earlier test's thread may have one open for a moment."""
+    until = time.monotonic() + seconds
+    while (left := list_open_files() - before) and time.monotonic() < until:
+        os.sched_yield()
+    return left
+
+
 def list_open_files():
     """Count the open descriptors by what they lead to; a socket or a pipe has a number that is its own."""
     found = Counter()

@@ -29,6 +29,7 @@ from tests.transports.local_server import (
     answer_whole,
     answer_without_end,
     files_open,
+    list_left_open,
     list_open_files,
     make_outgoing,
     read,
@@ -61,7 +62,7 @@ def nothing_left_behind(caplog):
     before = list_open_files()
     yield
     gc.collect()  # what nobody closed complains now, and a warning is an error
-    assert list_open_files() - before == Counter()  # what an earlier test left may go meanwhile
+    assert list_left_open(before) == Counter()  # what an earlier test left may go meanwhile
     assert not caplog.records, caplog.text
 
 
