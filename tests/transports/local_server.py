@@ -5,7 +5,9 @@ answer is a coroutine over a reader and a writer that is called once for every r
 """
 
 import asyncio
+import os
 import threading
+import time
 from collections import Counter
 from contextlib import contextmanager, suppress
 from pathlib import Path
