@@ -11,6 +11,7 @@ import pytest
 
 from bridle.cli.command_table import (
     COMMANDS,
+    DEFAULT_SUBCOMMANDS,
     FIRST_COMMANDS,
     GROUPS,
     REPLACED_COMMANDS,
@@ -93,6 +94,9 @@ def test_a_group_lists_its_commands(group, capsys):
     shown = capsys.readouterr().out
     assert [line for line in shown.splitlines() if len(line) > HELP_WIDTH] == []
     assert re.findall(rf"^  {group} (\w+) {{2,}}\S", shown, re.MULTILINE) == [*SUBCOMMANDS[group]]
+    if group not in DEFAULT_SUBCOMMANDS:
+        assert main([group]) == 2
+        assert capsys.readouterr().out == shown
 
 
 @pytest.mark.parametrize(

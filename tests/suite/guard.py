@@ -70,6 +70,7 @@ ELSEWHERE = {
     "test_gateway_pairs.py::test_every_wire_reaches_every_provider": SERVED,
     "test_agent.py::test_no_key_ever_reaches_the_log": NOBODY,
     "test_forbid_requests.py::test_a_run_against_a_provider_fails_loudly": NOBODY,
+    "test_forbid_requests.py::test_a_request_inside_a_tool_fails_the_test": NOBODY,
     "test_bounds.py::test_an_error_page_is_not_read_to_its_end": MADE_UP,
     "test_compaction_bounds.py::test_a_reply_of_ten_megabytes_that_arrives_does_not_end_a_session": TOO_LONG,
     "test_bounds.py::test_a_reply_that_is_too_long_is_given_up_and_not_asked_for_again": MADE_UP,

@@ -3,8 +3,8 @@
 import pytest
 
 from bridle import Agent
-from bridle.ports.forbidden_requests import RequestForbidden, check_request
-from bridle.testing import ProviderSim, forbid_requests, scripted
+from bridle.ports.forbidden_requests import check_request
+from bridle.testing import ProviderSim, RequestForbidden, call_reply, forbid_requests, scripted
 
 ELSEWHERE = (
     "https://api.example.com/v1",
@@ -56,3 +56,11 @@ def test_a_base_url_is_read_when_the_run_starts(monkeypatch):
     with forbid_requests(), ProviderSim("From the simulator.") as provider:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", provider.environ["ANTHROPIC_BASE_URL"])
         assert agent.run_sync("Hi.").text == "From the simulator."
+
+
+def test_a_request_inside_a_tool_fails_the_test(monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key")
+    inner = Agent("anthropic:claude-sonnet-5-5", name="inner")
+    outer = Agent(scripted(call_reply(("inner", {"prompt": "Go."})), "The end."), tools=[inner.as_tool()])
+    with forbid_requests(), pytest.raises(RequestForbidden):
+        outer.run_sync("Ask.")

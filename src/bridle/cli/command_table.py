@@ -106,7 +106,7 @@ REPLACED_COMMANDS = {
     "log": "show SESSION --as log",
     "raw": "show SESSION --as raw",
     "audit": "show SESSION --as audit",
-    "cache": "show SESSION --as cache, or cost --cache for all sessions",
+    "cache": "show SESSION --as cache",
     "lint": "check prompts FILE.py",
     "lock": "check lock FILE.py",
     "wire": "check wire FILE",

@@ -93,7 +93,7 @@ def _dispatch(given: list[str]) -> int:
     name, rest = split_command(given)
     if name in SUBCOMMANDS:
         print(make_group_overview(name))
-        return 0
+        return 0 if rest else EXIT_MISUSE  # a pipeline that forgot the second word must not pass
     errors = import_module("bridle.values.errors")
     try:
         with _silence_loggers() if name in COMMANDS_THAT_SHOW_RUNS else nullcontext():

@@ -34,6 +34,7 @@ from bridle.core.context.summary_view import list_kept_ids
 from bridle.core.context.token_estimate import append_message
 from bridle.core.context.view import list_edited_messages
 from bridle.values import events as e
+from bridle.values.calls import RunConclusion
 from bridle.values.hooks import HeadEdit, HeadText, HookDecided, HookPoint, HookSpec
 from bridle.values.message import Media, Message, Part, Reply, Stop, Text, ToolCall, ToolResult, ViewChange
 from bridle.values.model import make_origin
@@ -546,8 +547,16 @@ def _apply_after_tool(state: State, item: PendingCall, event: HookDecided, at: f
             parts = (Text(text=RESULT_WITHHELD.format(reason=event.reason)),)
         hooks = replace(hooks, original=hooks.original or held)
         # The stored whole result would let the model read what the hook replaced.
-        output = None if event.action == "refuse" else held.output
-        held = replace(held, result=replace(held.result, parts=parts), stored_result=None, output=output)
+        is_refused = event.action == "refuse"
+        held = replace(
+            held,
+            result=replace(held.result, parts=parts),
+            stored_result=None,
+            output=None if is_refused else held.output,
+            conclusion=RunConclusion(stop="failed", reason=RESULT_WITHHELD.format(reason=event.reason))
+            if is_refused and held.conclusion is not None
+            else held.conclusion,
+        )
     is_open = _find_due_hook(state, "after_tool", hooks.after) is not None
     hooks = replace(hooks, unreviewed=held if is_open else None)
     after = update_call(state, item.call.id, hooks=hooks)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from .lineage import list_branches as list_branches
     from .memory.notes import Notes as Notes
     from .memory.retrieval import Retriever as Retriever
+    from .override import Overrides as Overrides
     from .override import override_agent as override_agent
     from .private_extras import check_extras as check_extras
     from .result import make_session_result as make_session_result
@@ -60,6 +61,7 @@ _WHERE = {
     "AgentTool": "calls.agent_tool",
     "BoundCodeMode": "calls.code_mode",
     "Notes": "memory.notes",
+    "Overrides": "override",
     "ResumeFlags": "session",
     "Retriever": "memory.retrieval",
     "RunOptions": "context.run_options",

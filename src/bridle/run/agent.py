@@ -186,7 +186,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         runtime.check_hosted_tools(self.parts.settings)
         runtime.check_extras(self.parts.settings)
         self._clock, self._pool = clock or runtime.SystemClock(), pool
-        self._raises_on_stop, self.is_overridden = raise_on_stop, False
+        self._raises_on_stop, self.overrides = raise_on_stop, runtime.Overrides()
         is_traced = telemetry is not None or TELEMETRY_VARIABLE in os.environ
         self._resources = runtime.RunResources(
             store_location=store,

@@ -210,8 +210,8 @@ class OutputChecker:
 
     def conclude_run(self, end: EndRun) -> RunConclusion:
         """The end of the run that a tool asked for; raises `TypeError` or `ValueError` for an unusable answer."""
-        if end.failed:
-            return RunConclusion(stop="failed", reason=repair_surrogates(str(end.failed)))
+        if end.failed is not None:
+            return RunConclusion(stop="failed", reason=repair_surrogates(end.failed))
         if self._output_type is None:
             if not isinstance(end.answer, str):
                 raise TypeError(f"it is a {type(end.answer).__name__}, and the agent answers with text")

@@ -452,7 +452,7 @@ class Stream(Generic[T]):
                 if run.done:
                     break
                 await buffer.wait_for_more()
-            result = await run.result()
+            result = self.check_stop(await run.result())
             if result.done:
                 yield (tracker or PartialTracker(self.output_type)).finish(result)
         finally:

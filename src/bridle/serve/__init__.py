@@ -51,3 +51,7 @@ def __getattr__(name: str) -> object:
             f"serving needs the package {error.name}; install it: pip install 'bridle[{EXTRAS[error.name]}]'"
         ) from None
     return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

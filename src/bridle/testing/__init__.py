@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bridle.core.calls.validation import check_arguments as check_arguments
+    from bridle.ports.forbidden_requests import RequestForbidden as RequestForbidden
     from bridle.ports.forbidden_requests import forbid_requests as forbid_requests
     from bridle.providers.schema.compiler import compile_schema as compile_schema
     from bridle.providers.schema.compiler import find_dialect as find_dialect
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from .simulated_provider import simulator as simulator
 
 _WHERE = {
+    "RequestForbidden": "bridle.ports.forbidden_requests",
     "ToolExchange": "bridle.sim.responder.conversation",
     "check_arguments": "bridle.core.calls.validation",
     "compile_schema": "bridle.providers.schema.compiler",
@@ -69,3 +71,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     where = _WHERE[name]
     return getattr(import_module(where if where.startswith("bridle.") else f".{where}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -91,14 +91,17 @@ class EndRun(Exception):
     """Raised by a tool to end the run: `EndRun(answer)` with an answer, `EndRun(failed="why")` as failed.
 
     No other call of the reply is started, and the model is not asked again.  With an output type the answer
-    is a value of that type; validators do not check it.
+    is a value of that type; validators do not check it.  An answer that cannot be used ends the run as failed.
     """
 
-    def __init__(self, answer: object = "", *, failed: str = "") -> None:
-        if failed and answer != "":
-            raise MisuseError("EndRun takes either an answer or `failed`, the reason of a failure, not both")
-        super().__init__(failed or answer)
-        self.answer, self.failed = answer, failed
+    def __init__(self, *answer: object, failed: str | None = None) -> None:
+        if len(answer) + (failed is not None) != 1:
+            raise MisuseError("EndRun takes either one answer or `failed`, the reason of a failure")
+        if failed is not None and not isinstance(failed, str):
+            raise MisuseError(f"EndRun(failed=…) takes the reason as text, not {failed!r}")
+        self.answer = answer[0] if answer else ""
+        self.failed = None if failed is None else failed.strip() or "the tool gave no reason"
+        super().__init__(self.failed if answer == () else self.answer)
 
 
 class OutcomeUnknown(Exception):

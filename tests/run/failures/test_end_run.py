@@ -64,14 +64,50 @@ def test_the_answer_may_be_of_the_output_type():
 
 
 @pytest.mark.parametrize(("name", "options"), [("judge", {}), ("decide", {"output": Verdict})])
-def test_an_answer_of_another_type_is_told_to_the_model_and_the_run_goes_on(name, options, caplog):
-    answer = '{"allowed": false, "why": "no"}' if options else "The end."
-    agent, script = make_agent(name, answer, **options)
+def test_an_answer_of_another_type_ends_the_run_as_failed(name, options, caplog):
+    agent, script = make_agent(name, **options)
     result = agent.run_sync("Go.")
-    assert result.done
-    assert len(script.requests) == 2
-    assert "answer that cannot be used" in result.messages[2].results[0].text
+    assert (result.stop, len(script.requests)) == ("failed", 1)
+    assert "answer that cannot be used" in result.reason
     assert "test_end_run.py" in caplog.text
+
+
+@pytest.mark.parametrize("reason", ["", "  "])
+def test_a_failure_without_a_reason_is_a_failure(reason):
+    @tool(effect="read")
+    def give_up() -> str:
+        """Give up."""
+        raise EndRun(failed=reason)
+
+    agent = Agent(scripted(call_reply(("give_up", {})), "never asked"), tools=[give_up], store=MemoryStore())
+    result = agent.run_sync("Go.")
+    assert (result.stop, result.reason) == ("failed", "the tool gave no reason")
+
+
+def test_a_repeated_call_ends_the_run_as_the_first_one_did():
+    ran = []
+
+    @tool(effect="write", once_per="session")
+    def close() -> str:
+        """Close."""
+        ran.append(1)
+        raise EndRun("closed")
+
+    call = call_reply(("close", {}))
+    agent = Agent(scripted(call, call, "never asked"), tools=[close], store=MemoryStore())
+    assert [agent.run_sync("Go.", "s").text, agent.run_sync("Again.", "s").text] == ["closed", "closed"]
+    assert ran == [1]
+
+
+def test_a_hook_that_withholds_the_result_withholds_the_answer():
+    @hooks.after_tool()
+    def withhold(run: RunContext, call: ToolCall, result: ToolResult):
+        return Refuse(reason="not this")
+
+    agent, _ = make_agent("decide", hooks=[withhold])
+    result = agent.run_sync("Go.")
+    assert (result.stop, "decided" in result.text) == ("failed", False)
+    assert "not this" in result.reason
 
 
 def test_other_calls_of_the_reply_are_not_started():
@@ -200,6 +236,10 @@ def test_the_log_says_which_call_ended_the_run():
 def test_an_answer_and_a_failure_at_once_are_refused():
     with pytest.raises(MisuseError, match="either"):
         EndRun("answer", failed="why")
+    with pytest.raises(MisuseError, match="either"):
+        EndRun()
+    with pytest.raises(MisuseError, match="as text"):
+        EndRun(failed=True)  # type: ignore[arg-type]
 
 
 def test_a_limit_of_the_run_still_counts_what_was_spent():

@@ -73,6 +73,15 @@ def test_a_stream_yields_the_end_and_then_raises():
     assert isinstance(seen[-1], FinalAnswer)
 
 
+def test_a_loop_over_partial_answers_raises_at_its_end():
+    async def read():
+        async for _ in make_agent(raise_on_stop=True).stream("Hi.").partial():
+            pass
+
+    with pytest.raises(RunStopped):
+        asyncio.run(read())
+
+
 def test_printing_a_result_shows_the_answer_or_why_there_is_none():
     assert str(make_agent("Hello.").run_sync("Hi.")) == "Hello."
     shown = str(make_agent().run_sync("Hi."))

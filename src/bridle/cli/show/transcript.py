@@ -262,7 +262,8 @@ class SessionPrinter:
                 ("raised", f"{event.raised.type} at {event.raised.place}, which the tool did not declare")
             )
         if event.conclusion is not None:
-            lines.append(("ends", f"the run as {event.conclusion.stop}: the tool raised EndRun"))
+            said = shorten(event.conclusion.text or event.conclusion.reason)
+            lines.append(("ends", f"the run as {event.conclusion.stop}: {said}"))
         return lines
 
     def _fork_lines(self, fork: e.Forked) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from bridle.values.base import Value
-from bridle.values.calls import ResourceClaim, ServerAnswered, StoredResult
+from bridle.values.calls import ResourceClaim, RunConclusion, ServerAnswered, StoredResult
 from bridle.values.events import ApprovalAnswered, ApprovalAsked, ResultSource, ToolFinished
 from bridle.values.message import ToolCall, ToolResult
 from bridle.values.request import ToolSpec
@@ -198,6 +198,8 @@ class Receipt(Value, kw_only=True):
     at: float = 0.0
     run_number: int = 0
     """Number of the run within the session."""
+    conclusion: RunConclusion | None = None
+    """The end of the run that the call asked for."""
 
 
 class CallInDoubt(Value, kw_only=True):
@@ -289,6 +291,7 @@ def add_receipt(
     *,
     run: int,
     at: float,
+    conclusion: RunConclusion | None = None,
 ) -> tuple[Receipt, ...]:
     """The receipts plus that of a completed call; expired ones are dropped."""
     result = item.result
@@ -296,7 +299,13 @@ def add_receipt(
         return receipts
     arguments = canonical_arguments(item.arguments, spec)
     new = Receipt(
-        tool=spec.name, arguments=arguments, result=result, stored_result=whole, at=at, run_number=run
+        tool=spec.name,
+        arguments=arguments,
+        result=result,
+        stored_result=whole,
+        at=at,
+        run_number=run,
+        conclusion=conclusion,
     )
     kept = (old for old in receipts if old.tool != spec.name or _is_in_span(old, spec, run, at))
     return (*kept, new)

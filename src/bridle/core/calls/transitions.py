@@ -159,8 +159,9 @@ def _remember_finished_call(state: State, item: PendingCall, event: e.ToolFinish
     if spec is None or spec.once_per is None:
         return after
     receipts = add_receipt(
-        after.calls.receipts, found, spec, event.stored_result, run=len(after.conversation.prompt_ids), at=at
-    )
+        after.calls.receipts, found, spec, event.stored_result,
+        run=len(after.conversation.prompt_ids), at=at, conclusion=event.conclusion,
+    )  # fmt: skip
     return replace(
         after,
         calls=replace(

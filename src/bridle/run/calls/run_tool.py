@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import force_setattr, replace
 
 from bridle.core.effects import ProbeTool, RunTool
+from bridle.ports.forbidden_requests import RequestForbidden
 from bridle.ports.run_context import RunContext
 from bridle.ports.tool import DEADLINE_CANCEL, ClaimingTool, Json, NotStarted, ProbingTool, Tool
 from bridle.run.cancellation import is_interrupt
@@ -252,8 +253,11 @@ async def _run_safely(work: Callable[[], Awaitable[R]]) -> R | ToolFailure:
             message = repair_surrogates(error.message[:ERROR_CHARACTERS_MAX])
             return ToolFailure("retry", message, locate_error(error))
         if isinstance(error, EndRun):
-            message = repair_surrogates(str(error.failed)[:ERROR_CHARACTERS_MAX]) or RUN_ENDED
-            return ToolFailure("error" if error.failed else "ok", message, locate_error(error), end=error)
+            has_failed = error.failed is not None
+            message = repair_surrogates((error.failed or RUN_ENDED)[:ERROR_CHARACTERS_MAX])
+            return ToolFailure("error" if has_failed else "ok", message, locate_error(error), end=error)
+        if isinstance(error, RequestForbidden):
+            raise  # for the test that forbade requests, not for the model
         return ToolFailure("error", _describe_exception(error), locate_error(error), error=error)
 
 

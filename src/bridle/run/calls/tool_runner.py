@@ -167,8 +167,9 @@ class ToolRunner:
             try:
                 conclusion = self._output.conclude_run(finished.end)
             except (TypeError, ValueError) as problem:
-                why = f"the tool ended the run with an answer that cannot be used: {problem}"
+                why = f"tool `{call.name}` ended the run with an answer that cannot be used: {problem}"
                 result, error = replace(result, parts=(Text(text=why),), outcome="error"), problem
+                conclusion = RunConclusion(stop="failed", reason=why)
                 problem.__traceback__ = finished.end.__traceback__  # the place to look at
         raised = report_error(self._tools[call.name], call, error, self._secrets)
         await self.finish(call, result, raised=raised, conclusion=conclusion)
@@ -267,6 +268,7 @@ class ToolRunner:
                 stored_result=receipt.stored_result,
                 name=call.name,
                 arguments=call.arguments,
+                conclusion=receipt.conclusion,
             )
         )
 
